@@ -28,8 +28,9 @@ inside() {
     egraph/rules | egraph/extract) echo "core" ;;
     egraph/search | egraph/prove) echo "core rules" ;;
     egraph/files) echo "core extract" ;;
-    runtime/reference | runtime/null) echo "core" ;;
-    runtime/cpu | runtime/cuda) echo "core reference" ;;
+    runtime/null | runtime/nn) echo "core" ;;
+    runtime/reference) echo "core nn" ;;
+    runtime/cpu | runtime/cuda) echo "core reference nn" ;;
     */core) ;;
     *) echo "src/$1: is no folder that scripts/check-layers.sh knows" >&2 ;;
     esac
@@ -39,7 +40,7 @@ inside() {
 public() {
     case $1 in
     base | kernels | plan) echo "status types" ;;
-    runtime) echo "status types runtime" ;;
+    runtime) echo "status types runtime nn" ;;
     ir) echo "status types" ;;
     egraph) echo "status types egraph" ;;
     onnx) echo "status types tensor_io" ;;

@@ -54,13 +54,14 @@ class Handles:
         diag, plan = hyp.Diag(), os.path.join(folder, "plan.bin").encode()
         model = os.path.join(hyp.ROOT, "examples/digits/digits.onnx").encode()
         options = hyp.EngineOptions(size=c.sizeof(hyp.EngineOptions), device=hyp.DEVICES["reference"], threads=1)
-        self.report, engine, context, graph, rules, pattern, read, reference = (c.c_void_p() for _ in range(8))
+        self.report, engine, context, graph, rules, pattern, read, reference, nn = (c.c_void_p() for _ in range(9))
 
         def make(name, *args):
             assert self.find(name)(*args, c.byref(diag)) == 0, f"{name}: {diag.message.decode()}"
         make("hyp_compile_file", model, plan, None, c.byref(self.report))
         make("hyp_engine_load_file", plan, c.byref(options), c.byref(engine))
         make("hyp_context_create", engine, None, c.byref(context))
+        make("hyp_nn_create", c.byref(options), None, c.byref(nn))
         make("hyp_egraph_create", None, c.byref(graph))
         make("hyp_egraph_add_text", graph, b"(+ a b)", c.byref(c.c_uint32()))
         make("hyp_ruleset_parse", graph, b"rules", b"(rule swap (+ ?x ?y) => (+ ?y ?x))", c.c_size_t(34), c.byref(rules))
@@ -70,7 +71,7 @@ class Handles:
         make("hyp_reference_open", model, c.byref(reference))
         self.by_type = {"hyp_engine": engine, "hyp_context": context, "hyp_egraph": graph, "hyp_ruleset": rules,
                         "hyp_pattern": pattern, "hyp_serialized": read, "hyp_reference": reference,
-                        "hyp_compile_report": self.report}
+                        "hyp_compile_report": self.report, "hyp_nn": nn}
 
     def find(self, name):
         for lib in self.libs:

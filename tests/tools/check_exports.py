@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-OF = {"status": {"hypatia", "hypatia-rt"}, "types": {"hypatia", "hypatia-rt"}, "runtime": {"hypatia-rt"},
+OF = {"status": {"hypatia", "hypatia-rt"}, "types": {"hypatia", "hypatia-rt"}, "runtime": {"hypatia-rt"}, "nn": {"hypatia-rt"},
       "compiler": {"hypatia"}, "egraph": {"hypatia"}, "tensor_io": {"hypatia"}, "onnx": set()}
 
 

@@ -44,4 +44,4 @@ if grep -rn '/[a-z0-9/_.+-]*/lib[a-z]*\.\(so\|a\)' "$libdir/cmake" | grep -v '_I
 fi
 
 # Only what is public is installed.
-[ "$(ls "$prefix/include/hypatia" | tr '\n' ' ')" = "compiler.h egraph.h onnx.h runtime.h runtime.hpp status.h tensor_io.h types.h " ]
+[ "$(ls "$prefix/include/hypatia" | tr '\n' ' ')" = "compiler.h egraph.h nn.h onnx.h runtime.h runtime.hpp status.h tensor_io.h types.h " ]

@@ -56,6 +56,8 @@ HYP_NODISCARD hyp_status hyp_run_steps(const hyp_bindings *bindings, const HypPl
 /* Seconds since some moment, from a clock that only goes forward. */
 double hyp_clock_seconds(void);
 
+typedef struct hyp_nn_backend hyp_nn_backend; /* nn/nn.h */
+
 typedef struct hyp_backend {
     const char *name; /* "cpu" */
     hyp_device_kind kind;
@@ -145,6 +147,8 @@ typedef struct hyp_backend {
      * shapes may be running. */
     hyp_status (*tune)(void *session, const int64_t *values, const hyp_tune_options *options, hyp_tune_report *out,
                        hyp_diag *diag);
+
+    const hyp_nn_backend *nn; /* functions without a plan; NULL: none */
 } hyp_backend;
 
 /* group.c: the processes that an engine's runs are shared with. */
@@ -156,6 +160,12 @@ struct hyp_group {
 
 /* The backends built in, in the order in which AUTO tries them; NULL-terminated. */
 extern const hyp_backend *const hyp_backends[];
+/* Memory of a device, and copies to it and from it, for callers: as hyp_engine_tensor_alloc, _free and _copy, whose name `call` is. */
+HYP_NODISCARD hyp_status hyp_device_tensor_alloc(const hyp_backend *backend, void *device, hyp_tensor *tensor,
+                                                 hyp_diag *diag);
+void hyp_device_tensor_free(const hyp_backend *backend, void *device, hyp_tensor *tensor);
+HYP_NODISCARD hyp_status hyp_device_tensor_copy(const hyp_backend *backend, void *device, const char *call,
+                                                const hyp_tensor *from, hyp_tensor *to, hyp_diag *diag);
 /* What this build lacks for a device of that kind, and how to get it: "CUDA backend: ..."; NULL where it lacks nothing. */
 const char *hyp_backend_left_out(hyp_device_kind kind);
 extern const hyp_backend hyp_backend_cpu;       /* runtime/cpu: oneDNN + own vectorised kernels */

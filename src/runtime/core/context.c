@@ -93,7 +93,7 @@ hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *giv
     c->options = options;
     if (!c->options.shapes) c->options.shapes = REMEMBERED;
     atomic_init(&c->cancelled, false);
-    c->account = hyp_account_of(engine, options.memory_limit);
+    c->account = hyp_account_of(&engine->source, options.memory_limit);
     atomic_fetch_add(&engine->holders, 1);
     hyp_mem_account *before = enter(c);
     hyp_status status = make_work_space(c, diag);

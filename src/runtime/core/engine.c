@@ -164,7 +164,7 @@ static hyp_status read_group(hyp_engine_options *options, hyp_diag *diag)
                     (int)g->device_index, g->backend->name);
 }
 
-static hyp_status read_options(const hyp_engine_options *given, hyp_engine_options *out, hyp_diag *diag)
+hyp_status hyp_engine_read_options(const hyp_engine_options *given, hyp_engine_options *out, hyp_diag *diag)
 {
     *out = (hyp_engine_options){.size = sizeof *out};
     HYP_TRY(hyp_sized_take(out, given, hyp_engine_options, diag));
@@ -178,8 +178,7 @@ static hyp_status read_options(const hyp_engine_options *given, hyp_engine_optio
     return out->group ? read_group(out, diag) : HYP_OK;
 }
 
-/* Makes options->allocator, if there is one, the library's struct. */
-static hyp_status read_allocator(hyp_engine_options *options, hyp_allocator *out, hyp_diag *diag)
+hyp_status hyp_engine_read_allocator(hyp_engine_options *options, hyp_allocator *out, hyp_diag *diag)
 {
     *out = (hyp_allocator){.size = sizeof *out};
     if (!options->allocator) return HYP_OK;
@@ -199,8 +198,8 @@ static hyp_status load(const hyp_backend *const *backends, const char *path, con
 {
     hyp_engine_options options;
     hyp_allocator allocator;
-    HYP_TRY(read_options(given, &options, diag));
-    HYP_TRY(read_allocator(&options, &allocator, diag));
+    HYP_TRY(hyp_engine_read_options(given, &options, diag));
+    HYP_TRY(hyp_engine_read_allocator(&options, &allocator, diag));
     hyp_engine *e = hyp_calloc(1, sizeof *e);
     if (!e) return hyp_fail_memory(diag, sizeof *e);
     atomic_init(&e->holders, 1);
@@ -209,7 +208,7 @@ static hyp_status load(const hyp_backend *const *backends, const char *path, con
         return hyp_fail_memory(diag, sizeof e->taking);
     }
     if (options.allocator) e->source = (hyp_mem_source){allocator.alloc, allocator.free, allocator.user};
-    e->account = hyp_account_of(e, options.memory_limit);
+    e->account = hyp_account_of(&e->source, options.memory_limit);
     e->grouped = options.group != NULL;
     hyp_mem_account *before = hyp_mem_charge(&e->account);
     hyp_plan_open_options open = {.header_only = options.checks == HYP_CHECKS_OFF};
@@ -239,7 +238,7 @@ hyp_status hyp_plan_memory_needed(const char *path, const hyp_engine_options *gi
     hyp_engine_options options;
     HYP_NEED(path);
     HYP_NEED(out_bytes);
-    HYP_TRY(read_options(given, &options, diag));
+    HYP_TRY(hyp_engine_read_options(given, &options, diag));
     const hyp_plan_open_options open = {.header_only = options.checks == HYP_CHECKS_OFF};
     hyp_mem_account account = {.most = SIZE_MAX}, *before = hyp_mem_charge(&account);
     hyp_plan plan;

@@ -74,11 +74,17 @@ HYP_NODISCARD hyp_status hyp_engine_describe_io(hyp_engine *e, const HypPlan__Pr
 HYP_NODISCARD hyp_status hyp_engine_list_weights(hyp_engine *e, hyp_diag *diag);
 
 /* An account for options.memory_limit. */
-static inline hyp_mem_account hyp_account_of(const hyp_engine *e, uint64_t memory_limit)
+static inline hyp_mem_account hyp_account_of(const hyp_mem_source *source, uint64_t memory_limit)
 {
-    return (hyp_mem_account){.source = e->source.alloc ? &e->source : NULL,
+    return (hyp_mem_account){.source = source->alloc ? source : NULL,
                              .most = memory_limit > 0 && memory_limit < SIZE_MAX ? (size_t)memory_limit : SIZE_MAX};
 }
+
+/* The caller's options in the library's struct, checked as far as they are numbers. The second one makes options->allocator, if there is
+ * one, the library's struct, too. */
+HYP_NODISCARD hyp_status hyp_engine_read_options(const hyp_engine_options *given, hyp_engine_options *out,
+                                                 hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_engine_read_allocator(hyp_engine_options *options, hyp_allocator *out, hyp_diag *diag);
 
 /* The status of what failed, HYP_ERR_LIMIT where it was for want of memory that the engine is not to have. */
 HYP_NODISCARD hyp_status hyp_engine_status(const hyp_engine *engine, hyp_status status, hyp_diag *diag);

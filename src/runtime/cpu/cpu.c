@@ -12,6 +12,7 @@
 #include "runtime/core/custom.h"
 #include "runtime/cpu/choices.h"
 #include "runtime/cpu/widened.h"
+#include "runtime/nn/nn.h"
 #ifdef HYP_HAVE_ONEDNN
 #include "runtime/cpu/dnnl.h"
 #include "runtime/cpu/dnnl_compat.h"
@@ -461,4 +462,5 @@ const hyp_backend hyp_backend_cpu = {
     .choices = choices,
     .tuning = session_tuning,
     .tune = hyp_cpu_tune,
+    .nn = &hyp_nn_backend_cpu,
 };

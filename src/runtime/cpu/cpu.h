@@ -223,6 +223,24 @@ void hyp_cpu_run_layer(const hyp_cpu_run *run, const hyp_mlp_layer *layer, int64
 hyp_mlp *hyp_cpu_pack_layers(const hyp_cpu_kernels *kernels, size_t count, const float *w, int64_t n, int64_t k,
                              const float *bias, const hyp_block_instr *act);
 void hyp_cpu_free_layers(hyp_mlp *mlp); /* NULL-safe */
+/* Writes the panels of a layer, see hyp_mlp_layer: the weight of column j for element i of x is w[j n_step + i k_step]. There
+ * is room for n rounded up to 16. */
+void hyp_cpu_pack_panels(const hyp_cpu_kernels *kernels, const float *w, int64_t n_step, int64_t k_step, int64_t n,
+                         int64_t k, float *out);
+
+/* c[m,n] = act(op(a) op(b) + bias), or op(a) op(b) + c, of one type, rows so many elements apart; op: a is stored [k,m], b [n,k].
+ * A product that is no step's and whose operands are all the caller's. */
+typedef struct hyp_cpu_gemm {
+    hyp_dtype dtype;
+    bool trans_a, trans_b, bias, accumulate;
+    HypPlan__Act act;
+    int64_t m, n, k, a_ld, b_ld, c_ld;
+} hyp_cpu_gemm;
+/* gemm.c: by our own kernel, in f32, whatever the processor. Floats that it needs besides the operands, at a multiple of 64 bytes;
+ * the size may overflow. */
+bool hyp_cpu_gemm_floats(const hyp_cpu_gemm *g, size_t *out);
+void hyp_cpu_run_gemm(const hyp_cpu_run *run, const hyp_cpu_gemm *g, const float *a, const float *b, const float *bias,
+                      float *c, float *floats);
 
 /* The bytes of a weight tensor (or of a view of one) in the plan; NULL for a tensor that is no weight, and
  * where no weight has any bytes. */

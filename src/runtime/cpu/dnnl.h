@@ -38,6 +38,9 @@ HYP_NODISCARD hyp_status hyp_dnnl_prepare_linear(hyp_cpu_model *model, const Hyp
 HYP_NODISCARD hyp_status hyp_dnnl_prepare_matmul(hyp_cpu_model *model, const HypPlan__Matmul *s, const int64_t *values,
                                                  hyp_cpu_op *op, hyp_diag *diag);
 
+/* dnnl_gemm.c. Operands of a run: run->call.at[] = {a, b, bias, c}. Leaves op->run NULL where oneDNN cannot do it. */
+HYP_NODISCARD hyp_status hyp_dnnl_prepare_gemm(const hyp_dnnl *dnnl, const hyp_cpu_gemm *g, hyp_cpu_op *op, hyp_diag *diag);
+
 /* Leaves op->run NULL when oneDNN lacks a product of it. There is at least one row, and more than one key and
  * column. */
 HYP_NODISCARD hyp_status hyp_dnnl_prepare_attention(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,

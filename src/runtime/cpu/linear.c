@@ -30,8 +30,8 @@ enum { ALIGN = 64 /* bytes */, LANES = 16 /* floats of the widest vector */ };
 
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-/* Writes the panels of one layer; see hyp_mlp_layer. */
-static void pack_panels(const hyp_cpu_kernels *kernels, const float *w, bool kn, int64_t n, int64_t k, float *out)
+void hyp_cpu_pack_panels(const hyp_cpu_kernels *kernels, const float *w, int64_t n_step, int64_t k_step, int64_t n,
+                         int64_t k, float *out)
 {
     float *end = out + round_up(n, LANES) * k; /* of what there is room for, on any processor */
     int64_t panel = (int64_t)kernels->panel * kernels->width;
@@ -39,7 +39,7 @@ static void pack_panels(const hyp_cpu_kernels *kernels, const float *w, bool kn,
         int64_t left = n - first, columns = left < panel ? left : panel, room = round_up(columns, kernels->width);
         for (int64_t i = 0; i < k; i++, out += room)
             for (int64_t j = 0; j < room; j++)
-                out[j] = j >= columns ? 0 : kn ? w[i * n + first + j] : w[(first + j) * k + i];
+                out[j] = j >= columns ? 0 : w[(first + j) * n_step + i * k_step];
     }
     memset(out, 0, (size_t)(end - out) * sizeof *out);
 }
@@ -157,7 +157,7 @@ static hyp_mlp *pack_mlp(const hyp_cpu_model *model, const HypPlan__Linear *s)
         for (int64_t j = 0; j < room; j++) at[j] = j < n ? bias_at(model, layer, j) : 0;
         at += room;
         if (!shared) {
-            pack_panels(kernels, w, layer->weight_kn, n, k, at);
+            hyp_cpu_pack_panels(kernels, w, layer->weight_kn ? 1 : k, layer->weight_kn ? n : 1, n, k, at);
             hyp_free(made);
             at += room * k;
         }
@@ -180,7 +180,7 @@ hyp_mlp *hyp_cpu_pack_layers(const hyp_cpu_kernels *kernels, size_t count, const
         layers[l] = (hyp_mlp_layer){.n = n, .k = k, .bias = at, .weights = at + room};
         layers[l].act = act ? *act : (hyp_block_instr){.op = HYP_PLAN__POINTWISE__OP__CAST, .to = HYP_F32};
         for (size_t j = 0; j < room; j++) at[j] = bias && (int64_t)j < n ? bias[j] : 0;
-        pack_panels(kernels, w + l * (size_t)n * (size_t)k, true, n, k, at + room);
+        hyp_cpu_pack_panels(kernels, w + l * (size_t)n * (size_t)k, 1, n, n, k, at + room);
     }
     share_layers(mlp, floats);
     return mlp;

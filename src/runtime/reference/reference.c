@@ -3,6 +3,7 @@
 
 #include "runtime/core/custom.h"
 #include "runtime/core/host_memory.h"
+#include "runtime/nn/nn.h"
 
 hyp_status hyp_reference_step(const hyp_reference_call *call, const HypPlan__Step *step, hyp_diag *diag)
 {
@@ -123,4 +124,5 @@ const hyp_backend hyp_backend_reference = {
     .measure = measure,
     .run = run,
     .synchronize = hyp_host_synchronize,
+    .nn = &hyp_nn_backend_reference,
 };

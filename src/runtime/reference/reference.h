@@ -35,8 +35,9 @@ void hyp_reference_arguments(const hyp_reference_call *call, const HypPlan__Call
                              hyp_call_arguments *out);
 hyp_status hyp_reference_run_call(const hyp_reference_call *call, const HypPlan__Call *step, hyp_diag *diag);
 
-/* act(x), in double. */
+/* act(x), in double; and its derivative, of none, relu (0 at 0), both forms of gelu, and silu. */
 double hyp_reference_act(HypPlan__Act act, double x);
+double hyp_reference_act_gradient(HypPlan__Act act, double x);
 
 /* pointwise.c: one instruction on one element, in double or in 64 bits (u64 or i64), before its result is rounded; and
  * that rounding: the value that storing v as type t and reading it back gives. */
