@@ -17,6 +17,7 @@ typedef struct nn_case {
     bool accumulate, accumulate_input;
     int64_t pad_x, pad_y, pad_dx; /* elements between rows */
     int32_t rank;                 /* of x: 1 has one row */
+    bool twice;                   /* results may be rounded before a bias is added, too */
 } nn_case;
 
 /* Numbers of a case and what follows from them; matrices are dense. */
@@ -56,8 +57,8 @@ hyp_status nn_reserve(hyp_nn *nn, const nn_case *c, nn_tensors *t, hyp_diag *dia
 
 /* Runs a case with and without what is saved, twice, and compares; fails the test where something is wrong. */
 void nn_check(hyp_nn *nn, const nn_case *c, uint64_t *seed);
-/* Many cases of all types. */
-void nn_check_all(hyp_nn *nn, int cases);
+/* Many cases of all types; all of them `twice`, or none. */
+void nn_check_all(hyp_nn *nn, int cases, bool twice);
 /* Calls that are wrong in one way each. */
 void nn_check_refusals(hyp_nn *nn);
 

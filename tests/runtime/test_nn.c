@@ -80,7 +80,7 @@ static void passes_are_right(void **unused)
     } handles[] = {{HYP_DEVICE_REFERENCE, 1}, {HYP_DEVICE_CPU, 1}, {HYP_DEVICE_CPU, 3}};
     for (size_t i = 0; i < sizeof handles / sizeof *handles; i++) {
         hyp_nn *nn = open_nn(handles[i].device, handles[i].threads);
-        nn_check_all(nn, 60);
+        nn_check_all(nn, 60, false);
         hyp_nn_destroy(nn);
     }
 }

@@ -170,6 +170,9 @@ static inline CUdeviceptr hyp_cuda_address(const hyp_cuda_session *s, uint32_t t
     return tensor_plus1 ? s->at[tensor_plus1 - 1] : 0;
 }
 
+/* What cuBLASLt needs beside its operands: the sizes that NVIDIA advises. */
+static inline size_t hyp_cuda_workspace_bytes(const hyp_cuda_device *d) { return (size_t)(d->sm >= 90 ? 32 : 4) << 20; }
+
 /* A launch: how many threads, and how they are grouped. */
 typedef struct hyp_cuda_grid {
     CUfunction function; /* NULL: `kernel` */

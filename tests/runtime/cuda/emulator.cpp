@@ -150,6 +150,8 @@ static const entry entries[] = {
     ENTRY(pool_i64, hyp_cuda_pool, false),
     ENTRY(recurrence_f32, hyp_cuda_recurrence, false),
     ENTRY(recurrence_f64, hyp_cuda_recurrence, false),
+    ENTRY(nn_act, hyp_cuda_nn_act, false),
+    ENTRY(nn_sums, hyp_cuda_nn_sums, true),
     ENTRY(copy, hyp_cuda_copy, false),
     ENTRY(copies, hyp_cuda_copies, false),
     ENTRY(transpose, hyp_cuda_transpose, true),
@@ -498,13 +500,52 @@ static uint64_t nanoseconds_of(uint64_t algorithm, cublasLtEpilogue_t epilogue, 
 }
 static std::atomic<uint64_t> runs[ALGORITHMS];
 
-// For the tests: how often the algorithm ran.
+static std::atomic<uint64_t> epilogues[1024];
+
+// For the tests: how often the algorithm ran, and a product with this epilogue.
+extern "C" __attribute__((visibility("default"))) uint64_t emulator_epilogues(int epilogue) { return epilogues[epilogue]; }
 extern "C" __attribute__((visibility("default"))) uint64_t emulator_runs(int algorithm) { return runs[algorithm]; }
 
 static cublasLtEpilogue_t epilogue_of(const product *p)
 {
     return get(p->set, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DEFAULT);
 }
+
+static double read(cudaDataType type, const void *data, int64_t i)
+{
+    switch (type) {
+    case CUDA_R_16F: return (double)__half2float(((const __half *)data)[i]);
+    case CUDA_R_16BF: return (double)__bfloat162float(((const __nv_bfloat16 *)data)[i]);
+    case CUDA_R_32F: return (double)((const float *)data)[i];
+    case CUDA_R_64F: return ((const double *)data)[i];
+    case CUDA_R_8F_E4M3:
+        return (double)__half2float((__half)__nv_cvt_fp8_to_halfraw(((const __nv_fp8_storage_t *)data)[i], __NV_E4M3));
+    default: give_up("a product of an unknown type");
+    }
+}
+static void write(cudaDataType type, void *data, int64_t i, double value)
+{
+    switch (type) {
+    case CUDA_R_16F: ((__half *)data)[i] = __double2half(value); break;
+    case CUDA_R_16BF: ((__nv_bfloat16 *)data)[i] = __double2bfloat16(value); break;
+    case CUDA_R_32F: ((float *)data)[i] = (float)value; break;
+    default: ((double *)data)[i] = value;
+    }
+}
+
+// A product with its operands, as it is when it is queued.
+struct queued_product {
+    product p;
+    layout a_at, b_at, d_at;
+    const void *a, *b, *c; // c lies as d does
+    void *d;
+    double alpha, beta;
+    int64_t step[3];
+    uint64_t algorithm;
+    double *workspace; // null: none is needed
+};
+
+#include "emulator_epilogues.hpp"
 
 static uint64_t workspace_of(const product *p, const layout *a, const layout *d)
 {
@@ -524,9 +565,7 @@ cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cubl
     uint64_t most = get<uint64_t>(preferred, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, 0);
     uint64_t workspace = workspace_of(p, (layout *)a, (layout *)d);
     *count = 0;
-    if (is_mode("plain") && epilogue_of(p) != CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_NOT_SUPPORTED;
-    if ((epilogue_of(p) & CUBLASLT_EPILOGUE_BIAS) && !get<uint64_t>(p->set, CUBLASLT_MATMUL_DESC_BIAS_POINTER, 0))
-        give_up("an algorithm was asked for before the bias was set");
+    if (!has_epilogue(p, (layout *)d)) return CUBLAS_STATUS_NOT_SUPPORTED;
     if (wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
     for (; *count < wanted && *count < ALGORITHMS; ++*count) {
         memset(&results[*count], 0, sizeof *results);
@@ -555,51 +594,10 @@ cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo, cublasLtM
     return memcpy(out, &number, size), CUBLAS_STATUS_SUCCESS;
 }
 
-static double read(cudaDataType type, const void *data, int64_t i)
-{
-    switch (type) {
-    case CUDA_R_16F: return (double)__half2float(((const __half *)data)[i]);
-    case CUDA_R_16BF: return (double)__bfloat162float(((const __nv_bfloat16 *)data)[i]);
-    case CUDA_R_32F: return (double)((const float *)data)[i];
-    case CUDA_R_64F: return ((const double *)data)[i];
-    case CUDA_R_8F_E4M3:
-        return (double)__half2float((__half)__nv_cvt_fp8_to_halfraw(((const __nv_fp8_storage_t *)data)[i], __NV_E4M3));
-    default: give_up("a product of an unknown type");
-    }
-}
-static void write(cudaDataType type, void *data, int64_t i, double value)
-{
-    switch (type) {
-    case CUDA_R_16F: ((__half *)data)[i] = __double2half(value); break;
-    case CUDA_R_16BF: ((__nv_bfloat16 *)data)[i] = __double2bfloat16(value); break;
-    case CUDA_R_32F: ((float *)data)[i] = (float)value; break;
-    default: ((double *)data)[i] = value;
-    }
-}
-
-static double finish(cublasLtEpilogue_t epilogue, double v)
-{
-    if (epilogue == CUBLASLT_EPILOGUE_RELU || epilogue == CUBLASLT_EPILOGUE_RELU_BIAS) return v < 0 ? 0 : v;
-    if (epilogue == CUBLASLT_EPILOGUE_GELU || epilogue == CUBLASLT_EPILOGUE_GELU_BIAS) return activation(HYP_PW_GELU_TANH, v);
-    return v;
-}
-
 static double scalar(const product *p, const void *at)
 {
     return p->scale == CUDA_R_64F ? *(const double *)at : (double)*(const float *)at;
 }
-
-// A product with its operands, as it is when it is queued.
-struct queued_product {
-    product p;
-    layout a_at, b_at, d_at;
-    const void *a, *b, *c; // c lies as d does
-    void *d;
-    double alpha, beta;
-    int64_t step[3];
-    uint64_t algorithm;
-    double *workspace; // null: none is needed
-};
 
 static int64_t batch_of(const queued_product &q)
 {
@@ -614,7 +612,9 @@ static void multiply(const queued_product &q)
     cublasLtEpilogue_t epilogue = epilogue_of(&q.p);
     const void *bias = (const void *)get<uint64_t>(q.p.set, CUBLASLT_MATMUL_DESC_BIAS_POINTER, 0);
     int64_t batch = batch_of(q), done = 0;
+    std::vector<double> sums((size_t)ld->rows);
     runs[q.algorithm]++;
+    epilogues[epilogue]++;
     nanoseconds += nanoseconds_of(q.algorithm, epilogue, q.d);
     for (int64_t at = 0; at < batch; at++)
         for (int64_t column = 0; column < ld->columns; column++)
@@ -628,12 +628,14 @@ static void multiply(const queued_product &q)
                 if (q.beta != 0) sum += q.beta * read(ld->type, q.c, result);
                 if (epilogue & CUBLASLT_EPILOGUE_BIAS) sum += read(ld->type, bias, row);
                 bool wrong = q.algorithm == WRONG && row + 1 == ld->rows && column + 1 == ld->columns;
-                sum = finish(epilogue, sum) + (wrong ? 1000 : 0);
+                sum = finish(q.p, q.d_at, row, column, sum) + (wrong ? 1000 : 0);
+                sums[(size_t)row] += sum;
                 if (q.workspace)
                     memcpy(q.workspace + done++, &sum, sizeof sum);
                 else
                     write(ld->type, q.d, result, sum);
             }
+    sum_bias(q, sums);
 }
 
 // From the workspace.

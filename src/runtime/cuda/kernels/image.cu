@@ -3,3 +3,4 @@
 #include "rows.cu"
 #include "windows.cu"
 #include "recurrent.cu"
+#include "nn.cu"

@@ -20,7 +20,7 @@
     X(gather_along) X(scatter) X(scatter_f64) X(scatter_i64) X(scatter_u64) \
     X(range_f64) X(range_u64) X(prefetch) \
     X(conv_f32) X(conv_f64) X(conv_u64) X(conv_transpose_f32) X(conv_transpose_f64) X(conv_transpose_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_pieces) \
-    X(depthwise) X(unfold) X(recurrence_f32) X(recurrence_f64)
+    X(depthwise) X(unfold) X(recurrence_f32) X(recurrence_f64) X(nn_act) X(nn_sums)
 #define HYP_CUDA_LAYER_KERNELS(X) \
     X(layer_f32_1) X(layer_f32_1_short) X(layer_f32_16) X(layer_f16_1) X(layer_f16_1_short) X(layer_f16_16) \
     X(layer_bf16_1) X(layer_bf16_1_short) X(layer_bf16_16) X(layer_f8e4m3_1)
@@ -254,6 +254,28 @@ typedef struct hyp_cuda_pool {
     uint32_t count_pads; /* the padding counts as zeros in a mean; what lies beyond it does not */
     uint32_t columns;    /* places count the outermost axis of a channel fastest */
 } hyp_cuda_pool;
+
+/* Rows of an activation. v = x + bias is kept in z, y = act(v), and the mask has a bit where that is positive. Or its gradient: y = x
+ * times the derivative, at z or, of a relu, where the mask has a bit. f32, f16, bf16. */
+typedef struct hyp_cuda_nn_act {
+    uint64_t x, bias, z, y, mask; /* bias, z, mask: 0 = absent */
+    hyp_cuda_extent row_pieces;   /* of 8 elements, the last one of a row perhaps less */
+    int64_t pieces, columns;
+    int64_t x_ld, y_ld, z_ld, mask_ld; /* from row to row: elements; of the mask bytes */
+    uint32_t dtype;
+    uint32_t act;      /* HYP_PW_RELU, GELU, GELU_TANH, SILU; CAST: none */
+    uint32_t gradient; /* which of the two */
+    uint32_t vector;   /* rows start at multiples of 16 bytes */
+} hyp_cuda_nn_act;
+
+/* y[parts, columns] = sums of part_rows rows of x each, so many elements apart; added to what is there. f32, f16, bf16. */
+typedef struct hyp_cuda_nn_sums {
+    uint64_t x, y;
+    int64_t rows, columns, ld, parts, part_rows;
+    hyp_cuda_extent tiles; /* of columns, as many as a block has threads in x */
+    uint32_t x_dtype, y_dtype;
+    uint32_t add, pad;
+} hyp_cuda_nn_sums;
 
 /* One step in time of an LSTM, a GRU or an RNN: from `sums`, the product of the state with the weights, and what x
  * [times, batch, columns] says, to the state and to y [times, batch, size]. With lengths, sequences end, and begin in

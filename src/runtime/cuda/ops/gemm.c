@@ -6,34 +6,27 @@
 #include <string.h>
 
 #include "runtime/cuda/ops/linear.h"
+#include "runtime/cuda/ops/lt.h"
 #include "runtime/cuda/ops/steps.h"
 #include "runtime/cuda/tuning/tune.h"
 
 /* A product that is ready to run. */
 typedef struct gemm {
     hyp_cuda_product product;
-    cublasLtMatmulDesc_t desc;
-    cublasLtMatrixLayout_t a_layout, b_layout, d_layout;
+    hyp_cuda_lt lt;
     cublasLtMatmulAlgo_t algo[2]; /* for operands at multiples of HYP_CUDA_ALIGN; of HYP_CUDA_MIN_ALIGN */
     hyp_cuda_operand a, b, c, d;  /* in cuBLASLt's roles; c is d where beta is 0 */
     uint32_t bias_plus1;
     size_t element;      /* bytes; of D, too, where there are outer calls */
     size_t workspace;    /* bytes, at most; a stream beside the session's has as many as its products need, or none */
-    CUdeviceptr bias_at; /* what `desc` has */
+    CUdeviceptr bias_at; /* what `lt` has */
     union {
         float f;
         double d;
     } alpha, beta; /* of product.scale */
 } gemm;
 
-static void gemm_dispose(const hyp_cuda_library *lib, void *data)
-{
-    gemm *g = data;
-    if (g->desc) lib->cublasLtMatmulDescDestroy(g->desc);
-    if (g->a_layout) lib->cublasLtMatrixLayoutDestroy(g->a_layout);
-    if (g->b_layout) lib->cublasLtMatrixLayoutDestroy(g->b_layout);
-    if (g->d_layout) lib->cublasLtMatrixLayoutDestroy(g->d_layout);
-}
+static void gemm_dispose(const hyp_cuda_library *lib, void *data) { hyp_cuda_lt_dispose(lib, &((gemm *)data)->lt); }
 
 /* ---- running ----------------------------------------------------------------------------------------------- */
 
@@ -41,9 +34,7 @@ static hyp_status set_bias(const hyp_cuda_library *lib, gemm *g, CUdeviceptr at,
 {
     if (g->bias_at == at) return HYP_OK;
     g->bias_at = at;
-    return hyp_cublaslt_check(
-        lib, lib->cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at, sizeof at),
-        "setting the bias of a product", diag);
+    return hyp_cuda_lt_set(lib, &g->lt, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at, sizeof at, diag);
 }
 
 static CUdeviceptr address_of(const hyp_cuda_session *s, const hyp_cuda_operand *o)
@@ -73,8 +64,8 @@ static hyp_status gemm_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
         CUdeviceptr c = c0 + (CUdeviceptr)at[2] * g->element, d = d0 + (CUdeviceptr)at[2] * g->element;
         const cublasLtMatmulAlgo_t *algo = &g->algo[(a | b | c | d) % HYP_CUDA_ALIGN != 0];
         cublasStatus_t status =
-            lib->cublasLtMatmul(s->lt, g->desc, &g->alpha, (const void *)a, g->a_layout, (const void *)b, g->b_layout,
-                                &g->beta, (const void *)c, g->d_layout, (void *)d, g->d_layout, algo,
+            lib->cublasLtMatmul(s->lt, g->lt.desc, &g->alpha, (const void *)a, g->lt.a, (const void *)b, g->lt.b, &g->beta,
+                                (const void *)c, g->lt.d, (void *)d, g->lt.d, algo,
                                 (void *)s->workspace, workspace, (cudaStream_t)s->stream);
         HYP_TRY(hyp_cublaslt_check(lib, status, "cublasLtMatmul", diag));
         for (uint32_t axis = 0; axis < outer->rank; axis++) {
@@ -86,77 +77,6 @@ static hyp_status gemm_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 }
 
 /* ---- preparing --------------------------------------------------------------------------------------------- */
-
-/* A stored matrix: rows x columns, column-major. */
-static hyp_status make_layout(const hyp_cuda_library *lib, const hyp_cuda_product *p, cudaDataType_t type, int64_t rows,
-                              int64_t columns, int64_t ld, int64_t batch_stride, cublasLtMatrixLayout_t *out,
-                              hyp_diag *diag)
-{
-    cublasStatus_t status = lib->cublasLtMatrixLayoutCreate(out, type, (uint64_t)rows, (uint64_t)columns, ld);
-    if (status == CUBLAS_STATUS_SUCCESS && p->batch > 1) {
-        int32_t batch = (int32_t)p->batch;
-        status = lib->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch);
-        if (status == CUBLAS_STATUS_SUCCESS)
-            status = lib->cublasLtMatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                                           &batch_stride, sizeof batch_stride);
-    }
-    return hyp_cublaslt_check(lib, status, "describing a matrix", diag);
-}
-
-static hyp_status describe(const hyp_cuda_library *lib, gemm *g, hyp_diag *diag)
-{
-    const hyp_cuda_product *p = &g->product;
-    HYP_TRY(hyp_cublaslt_check(lib, lib->cublasLtMatmulDescCreate(&g->desc, p->compute, p->scale),
-                               "describing a product", diag));
-    const cublasLtMatmulDescAttributes_t attribute[] = {CUBLASLT_MATMUL_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSB};
-    const int32_t op[] = {p->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, p->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N};
-    for (int i = 0; i < 2; i++)
-        HYP_TRY(hyp_cublaslt_check(lib,
-                                   lib->cublasLtMatmulDescSetAttribute(g->desc, attribute[i], &op[i], sizeof op[i]),
-                                   "describing a product", diag));
-    HYP_TRY(make_layout(lib, p, p->type, p->trans_a ? p->k : p->m, p->trans_a ? p->m : p->k, p->lda, p->stride_a,
-                        &g->a_layout, diag));
-    HYP_TRY(make_layout(lib, p, p->type, p->trans_b ? p->n : p->k, p->trans_b ? p->k : p->n, p->ldb, p->stride_b,
-                        &g->b_layout, diag));
-    return make_layout(lib, p, p->result, p->m, p->n, p->ldd, p->stride_d, &g->d_layout, diag);
-}
-
-/* Asks cuBLASLt for its best algorithms for operands at multiples of `align` bytes. *out_count may be 0, because of the
- * epilogue, say. */
-static hyp_status choose(hyp_cuda_session *s, gemm *g, uint32_t align, int wanted,
-                         cublasLtMatmulHeuristicResult_t *results, int *out_count, hyp_diag *diag)
-{
-    const hyp_cuda_library *lib = &s->model->device->lib;
-    cublasLtMatmulPreference_t preference;
-    HYP_TRY(hyp_cublaslt_check(lib, lib->cublasLtMatmulPreferenceCreate(&preference), "choosing an algorithm", diag));
-    /* Sums of split products are kept in the compute type; in a 16-bit result type they would round at each part. Both
-     * schemes that are left add in a fixed order. */
-    uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    uint64_t workspace = g->workspace;
-    const struct {
-        cublasLtMatmulPreferenceAttributes_t attribute;
-        const void *value;
-        size_t size;
-    } set[] = {
-        {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace},
-        {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes},
-        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &align, sizeof align},
-        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &align, sizeof align},
-        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align, sizeof align},
-        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align, sizeof align},
-    };
-    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-    for (size_t i = 0; i < sizeof set / sizeof *set && status == CUBLAS_STATUS_SUCCESS; i++)
-        status = lib->cublasLtMatmulPreferenceSetAttribute(preference, set[i].attribute, set[i].value, set[i].size);
-    int count = 0;
-    if (status == CUBLAS_STATUS_SUCCESS)
-        status = lib->cublasLtMatmulAlgoGetHeuristic(s->lt, g->desc, g->a_layout, g->b_layout, g->d_layout, g->d_layout,
-                                                     preference, wanted, results, &count);
-    lib->cublasLtMatmulPreferenceDestroy(preference);
-    *out_count = status == CUBLAS_STATUS_SUCCESS && results[0].state == CUBLAS_STATUS_SUCCESS ? count : 0;
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return HYP_OK;
-    return hyp_cublaslt_check(lib, status, "choosing an algorithm", diag);
-}
 
 /* Outer loops and batches step by whole matrices, and parts of a matrix begin anywhere, which may break the alignment
  * of the tensors themselves. */
@@ -178,8 +98,7 @@ static bool recall(hyp_cuda_session *s, const gemm *g, const HypPlan__TunedProdu
     memset(out, 0, sizeof *out);
     if (tuned->algorithm.len != sizeof algo) return false;
     memcpy(&algo, tuned->algorithm.data, sizeof algo);
-    bool can = lib->cublasLtMatmulAlgoCheck(s->lt, g->desc, g->a_layout, g->b_layout, g->d_layout, g->d_layout, &algo,
-                                            out) == CUBLAS_STATUS_SUCCESS;
+    bool can = lib->cublasLtMatmulAlgoCheck(s->lt, g->lt.desc, g->lt.a, g->lt.b, g->lt.d, g->lt.d, &algo, out) == CUBLAS_STATUS_SUCCESS;
     out->algo = algo;
     return can && out->workspaceSize <= g->workspace;
 }
@@ -187,9 +106,7 @@ static bool recall(hyp_cuda_session *s, const gemm *g, const HypPlan__TunedProdu
 static hyp_status set_epilogue(hyp_cuda_build *b, gemm *g, cublasLtEpilogue_t epilogue)
 {
     const hyp_cuda_library *lib = &b->session->model->device->lib;
-    HYP_TRY(hyp_cublaslt_check(
-        lib, lib->cublasLtMatmulDescSetAttribute(g->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue),
-        "describing a product", b->diag));
+    HYP_TRY(hyp_cuda_lt_set(lib, &g->lt, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue, b->diag));
     /* The choice looks at the bias pointer; tensors are aligned alike, so any address of one will do. */
     return (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0 ? set_bias(lib, g, b->session->workspace, b->diag) : HYP_OK;
 }
@@ -204,10 +121,10 @@ static hyp_status try_way(hyp_cuda_build *b, gemm *g, const hyp_cuda_epilogue *w
     if (tuned)
         found = recall(b->session, g, tuned, &best);
     else
-        HYP_TRY(choose(b->session, g, HYP_CUDA_ALIGN, 1, &best, &found, b->diag));
+        HYP_TRY(hyp_cuda_lt_choose(b->session, &g->lt, g->workspace, HYP_CUDA_ALIGN, 1, &best, &found, b->diag));
     g->algo[0] = best.algo;
     if (found) hyp_cuda_use_workspace(b, best.workspaceSize);
-    HYP_TRY(choose(b->session, g, loosest_alignment(g), 1, &best, &found_loose, b->diag));
+    HYP_TRY(hyp_cuda_lt_choose(b->session, &g->lt, g->workspace, loosest_alignment(g), 1, &best, &found_loose, b->diag));
     g->algo[1] = best.algo;
     if (found_loose) hyp_cuda_use_workspace(b, best.workspaceSize);
     *out_found = found && found_loose;
@@ -225,7 +142,7 @@ static hyp_status answer(hyp_cuda_build *b, gemm *g, const hyp_cuda_epilogue *wa
     probe->slot = &g->algo[0];
     HYP_TRY(try_way(b, g, &ways[probe->way], NULL, &found));
     if (!found) return HYP_OK;
-    HYP_TRY(choose(b->session, g, HYP_CUDA_ALIGN, probe->wanted, probe->results, &probe->count, b->diag));
+    HYP_TRY(hyp_cuda_lt_choose(b->session, &g->lt, g->workspace, HYP_CUDA_ALIGN, probe->wanted, probe->results, &probe->count, b->diag));
     probe->usual = g->algo[0];
     return HYP_OK;
 }
@@ -313,7 +230,7 @@ static hyp_status add_gemm(hyp_cuda_build *b, const hyp_cuda_product *product, d
     g->workspace = b->session->workspace_bytes;
     set_scalars(g, alpha, added_plus1 ? 1 : 0);
     *out = g;
-    return describe(&b->session->model->device->lib, g, b->diag);
+    return hyp_cuda_lt_describe(&b->session->model->device->lib, product, &g->lt, b->diag);
 }
 
 /* The newest op multiplies m rows with this weight. */

@@ -9,6 +9,7 @@
 #include "runtime/cuda/driver/nccl.h"
 #include "runtime/cuda/ops/boxes.h"
 #include "runtime/cuda/ops/pointwise_source.h"
+#include "runtime/nn/nn.h"
 #include "runtime/reference/reference.h"
 
 /* ---- the plan's weights -------------------------------------------------------------------------------------- */
@@ -151,8 +152,7 @@ static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp
 
 /* ---- sessions ------------------------------------------------------------------------------------------------ */
 
-/* What cuBLASLt needs beside its operands; attention uses the workspace too. The sizes are those that NVIDIA advises.
- */
+/* Attention uses the workspace, too. */
 static hyp_status set_up_products(hyp_cuda_session *s, hyp_diag *diag)
 {
     const HypPlan__Program *p = s->model->plan->program;
@@ -161,8 +161,8 @@ static hyp_status set_up_products(hyp_cuda_session *s, hyp_diag *diag)
     if (!products && !has_step(p, HYP_PLAN__STEP__KERNEL_ATTENTION)) return HYP_OK;
     const hyp_cuda_device *d = s->model->device;
     if (products) HYP_TRY(hyp_cuda_take_lt(d->context, &d->lib, &s->lt, diag));
-    size_t bytes = (size_t)(d->sm >= 90 ? 32 : 4) << 20;
-    return hyp_cuda_grow(s, &s->workspace, &s->workspace_bytes, bytes, "the workspace of products", diag);
+    return hyp_cuda_grow(s, &s->workspace, &s->workspace_bytes, hyp_cuda_workspace_bytes(d), "the workspace of products",
+                         diag);
 }
 
 static hyp_status set_up_convolutions(hyp_cuda_session *s, hyp_diag *diag)
@@ -375,6 +375,7 @@ const hyp_backend hyp_backend_cuda = {
     .group_make_id = hyp_cuda_group_make_id,
     .group_join = hyp_cuda_group_join,
     .group_leave = hyp_cuda_group_leave,
+    .nn = &hyp_nn_backend_cuda,
     .memory_alloc = hyp_cuda_memory_alloc,
     .memory_free = hyp_cuda_memory_free,
     .memory_copy = hyp_cuda_memory_copy,

@@ -1,0 +1,83 @@
+/* nn.h - the functions of hypatia/nn.h on a GPU: a session without a plan, and what it remembers of steps.
+ *
+ *   ways.c      what a step is in calls of cuBLASLt and kernels of ours: pure
+ *   handle.c    hyp_nn_backend: streams, memory, captures
+ *   steps.c     preparing and running a step
+ *   measure.c   the fastest way and algorithm of a step
+ */
+#ifndef HYP_RUNTIME_CUDA_NN_NN_H
+#define HYP_RUNTIME_CUDA_NN_NN_H
+
+#include "runtime/cuda/ops/lt.h"
+#include "runtime/nn/nn.h"
+
+/* ---- ways.c -------------------------------------------------------------------------------------------------- */
+
+/* A way to do a step: an epilogue of its product, and the kernels behind it. */
+typedef struct hyp_cuda_nn_way {
+    cublasLtEpilogue_t epilogue;
+    bool act, sums; /* nn_act for the activation or its gradient, and for a bias that the epilogue leaves; nn_sums */
+} hyp_cuda_nn_way;
+enum { HYP_CUDA_NN_WAYS = 3 };
+/* Those of a step with a product, the best one first; the last one works for every type. GELU is the tanh form, and off
+ * by too much for f32, as hyp_cuda_epilogues has it. */
+size_t hyp_cuda_nn_ways(const hyp_nn_step *step, hyp_cuda_nn_way out[HYP_CUDA_NN_WAYS]);
+/* The product: A is the right operand of it as hyp_cuda_product has it. */
+void hyp_cuda_nn_product(const hyp_nn_step *step, const hyp_cuda_nn_way *way, hyp_cuda_product *out);
+/* Whether the sums of a layer are kept, not its results: the product's result is aux then where an activation follows.
+ */
+bool hyp_cuda_nn_keeps_sums(const hyp_nn_step *step);
+const char *hyp_cuda_nn_epilogue_name(cublasLtEpilogue_t epilogue);
+bool hyp_cuda_nn_sums_on_the_way(const hyp_nn_step *dgrad);
+
+static inline bool hyp_cuda_nn_has_product(const hyp_nn_step *s) { return s->kind <= HYP_NN_WGRAD; }
+static inline bool hyp_cuda_nn_wants_bias(cublasLtEpilogue_t e)
+{
+    enum { GRADIENT = CUBLASLT_EPILOGUE_DRELU_BGRAD & ~CUBLASLT_EPILOGUE_DRELU };
+    return (e & (CUBLASLT_EPILOGUE_BIAS | GRADIENT | CUBLASLT_EPILOGUE_BGRADB)) != 0;
+}
+static inline bool hyp_cuda_nn_wants_aux(cublasLtEpilogue_t e)
+{
+    return (e & (CUBLASLT_EPILOGUE_RELU_AUX & ~CUBLASLT_EPILOGUE_RELU)) != 0;
+}
+
+/* ---- steps.c ------------------------------------------------------------------------------------------------- */
+
+/* A step that was prepared. */
+typedef struct hyp_cuda_nn_entry {
+    hyp_nn_step step; /* first: hyp_nn_find */
+    hyp_cuda_lt lt;
+    hyp_cuda_nn_way way;
+    cublasLtMatmulAlgo_t algo[2]; /* for operands at multiples of HYP_CUDA_ALIGN; of HYP_CUDA_MIN_ALIGN */
+    CUdeviceptr bias_at, aux_at;  /* what `lt` has */
+    bool tuned;
+    double seconds, first_seconds; /* measured: this, and the way without tuning; 0 = not */
+} hyp_cuda_nn_entry;
+
+typedef struct hyp_cuda_nn {
+    hyp_cuda_model model; /* of no plan */
+    hyp_cuda_session session;
+    hyp_cuda_prepared none; /* the shapes of what is captured, as the session has it */
+    HYP_VEC(hyp_cuda_nn_entry) entries;
+    size_t last, oldest; /* entry that was found last; that goes next */
+} hyp_cuda_nn;
+
+/* A description for this way, and algorithms: *out_found is false where cuBLASLt has none. To be disposed of in any
+ * case. */
+HYP_NODISCARD hyp_status hyp_cuda_nn_describe_way(hyp_cuda_nn *nn, const hyp_nn_step *step, const hyp_cuda_nn_way *way,
+                                                  hyp_cuda_nn_entry *out, bool *out_found, hyp_diag *diag);
+void hyp_cuda_nn_entry_dispose(const hyp_cuda_nn *nn, const hyp_cuda_nn_entry *e);
+/* The entry of a step, made where there is none. It holds until the next is made. */
+HYP_NODISCARD hyp_status hyp_cuda_nn_find(hyp_cuda_nn *nn, const hyp_nn_step *step, hyp_cuda_nn_entry **out,
+                                          hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cuda_nn_run_entry(hyp_cuda_nn *nn, hyp_cuda_nn_entry *e, const hyp_nn_operands *at,
+                                               hyp_diag *diag);
+/* hyp_nn_backend */
+hyp_status hyp_cuda_nn_prepare(void *state, const hyp_nn_step *step, hyp_diag *diag);
+hyp_status hyp_cuda_nn_run(void *state, const hyp_nn_step *step, const hyp_nn_operands *at, hyp_diag *diag);
+
+/* ---- measure.c ------------------------------------------------------------------------------------------------ */
+
+hyp_status hyp_cuda_nn_tune(void *state, const hyp_nn_step *step, double deadline, double *out_seconds, hyp_diag *diag);
+
+#endif

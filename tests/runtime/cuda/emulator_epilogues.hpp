@@ -1,0 +1,66 @@
+// emulator_epilogues.hpp - what the emulated cuBLASLt does to results of products. Included by emulator.cpp alone.
+//
+// RELU_AUX leaves a bit for each result, the lowest first, GELU_AUX the sum; rows of D, which are neighbours, have neighbours there,
+// columns are the leading dimension apart, in bits or elements. D*_BGRAD adds up what it has written, along columns of D,
+// BGRADB what it has read of op(B), along k.
+
+enum { WITH_AUX = 128, WITH_GRADIENT = 16, WITH_RELU = 2, WITH_DRELU = 8, WITH_GELU = 32, WITH_DGELU = 64 };
+
+static bool wants_bias(cublasLtEpilogue_t e) { return e & (CUBLASLT_EPILOGUE_BIAS | WITH_GRADIENT | CUBLASLT_EPILOGUE_BGRADB); }
+
+// What the library says of a product before it has seen it: whether it has algorithms for the epilogue; what is wrong with how
+// it is described ends the program.
+static bool has_epilogue(const product *p, const layout *d)
+{
+    cublasLtEpilogue_t e = epilogue_of(p);
+    bool ta = get<int32_t>(p->set, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_N) == CUBLAS_OP_T;
+    if (is_mode("plain") && e != CUBLASLT_EPILOGUE_DEFAULT) return false;
+    if (is_mode("no gradients") && (e & (WITH_GRADIENT | CUBLASLT_EPILOGUE_BGRADB))) return false;
+    if (wants_bias(e) && !get<uint64_t>(p->set, CUBLASLT_MATMUL_DESC_BIAS_POINTER, 0))
+        give_up("an algorithm was asked for before the bias was set");
+    if ((e & CUBLASLT_EPILOGUE_BGRADB) && ta) return false;
+    if (!(e & WITH_AUX)) return true;
+    int64_t ld = get<int64_t>(p->set, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 0);
+    if (!get<uint64_t>(p->set, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, 0))
+        give_up("an algorithm was asked for before the auxiliary memory was set");
+    bool relu = e & (WITH_RELU | WITH_DRELU);
+    return ld >= d->rows && ld % (relu ? 128 : 8) == 0;
+}
+
+static double gelu_slope(double v)
+{
+    double c = 0.79788456080286535588, t = tanh(c * (v + 0.044715 * v * v * v));
+    return 0.5 * (1 + t) + 0.5 * v * (1 - t * t) * c * (1 + 3 * 0.044715 * v * v);
+}
+
+// A result of D after the epilogue, which may write or read its auxiliary.
+static double finish(const product &p, const layout &d, int64_t row, int64_t column, double v)
+{
+    cublasLtEpilogue_t e = epilogue_of(&p);
+    void *aux = (void *)get<uint64_t>(p.set, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, 0);
+    int64_t at = column * get<int64_t>(p.set, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 0) + row;
+    uint8_t *byte = (uint8_t *)aux + at / 8, bit = (uint8_t)(1 << at % 8);
+    if (e & WITH_DRELU) return *byte & bit ? v : 0;
+    if (e & WITH_DGELU) return v * gelu_slope(read(d.type, aux, at));
+    if ((e & WITH_AUX) && (e & WITH_RELU)) *byte = (uint8_t)(v > 0 ? *byte | bit : *byte & ~bit);
+    if ((e & WITH_AUX) && (e & WITH_GELU)) write(d.type, aux, at, v);
+    if (e & WITH_RELU) return v < 0 ? 0 : v;
+    if (e & WITH_GELU) return activation(HYP_PW_GELU_TANH, v);
+    return v;
+}
+
+// The gradient of a bias: sums of results, or of columns of op(B).
+static void sum_bias(const queued_product &q, const std::vector<double> &sums)
+{
+    cublasLtEpilogue_t e = epilogue_of(&q.p);
+    void *bias = (void *)get<uint64_t>(q.p.set, CUBLASLT_MATMUL_DESC_BIAS_POINTER, 0);
+    bool tb = get<int32_t>(q.p.set, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N) == CUBLAS_OP_T;
+    if (e & WITH_GRADIENT)
+        for (int64_t row = 0; row < q.d_at.rows; row++) write(q.d_at.type, bias, row, sums[(size_t)row]);
+    for (int64_t column = 0; (e & CUBLASLT_EPILOGUE_BGRADB) && column < q.d_at.columns; column++) {
+        double sum = 0;
+        for (int64_t j = 0; j < (tb ? q.b_at.columns : q.b_at.rows); j++)
+            sum += read(q.b_at.type, q.b, tb ? j * q.b_at.ld + column : column * q.b_at.ld + j);
+        write(q.d_at.type, bias, column, sum);
+    }
+}

@@ -1,0 +1,371 @@
+/* The functions of hypatia/nn.h on a GPU, or an emulated one, which also tells what was called. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "runtime/cuda/device_check.h"
+#include "runtime/cuda/emulator_tells.h"
+#include "runtime/nn_oracle.h"
+
+static device dev;
+static hyp_diag message[1];
+
+#define GOOD(call)                                                                                                     \
+    do {                                                                                                               \
+        if ((call) != HYP_OK) fail_msg("%s: %s", #call, message->message);                                             \
+    } while (0)
+
+static hyp_nn *open_nn(void *stream)
+{
+    const hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CUDA};
+    hyp_nn *nn = NULL;
+    GOOD(hyp_nn_create(&options, stream, &nn, message));
+    assert_int_equal(hyp_nn_device(nn), HYP_DEVICE_CUDA);
+    return nn;
+}
+
+/* Linear, ReLU, Linear, with all gradients. */
+static nn_case two_layers(hyp_dtype dtype)
+{
+    return (nn_case){.dtype = dtype,
+                     .count = 2,
+                     .rows = 70,
+                     .width = {24, 48, 16},
+                     .act = {HYP_NN_RELU, HYP_NN_NONE},
+                     .bias = {true, true},
+                     .dw = {true, true},
+                     .db = {true, true},
+                     .dx = true,
+                     .rank = 2};
+}
+
+/* ---- numbers --------------------------------------------------------------------------------------------------- */
+
+static void passes_are_right(void **unused)
+{
+    (void)unused;
+    hyp_nn *nn = open_nn(NULL);
+    nn_check_all(nn, 15, false);
+    hyp_nn_destroy(nn);
+}
+
+/* By products without epilogues, or without gradients of biases in them. */
+static void passes_without_epilogues(void **unused)
+{
+    (void)unused;
+    uint64_t (*launches)(void) = NULL;
+    if (!emulator_function("emulator_launches", &launches)) skip();
+    const char *const modes[] = {"plain", "no gradients"};
+    for (size_t i = 0; i < 2; i++) {
+        setenv("HYPATIA_EMULATOR", modes[i], 1);
+        hyp_nn *nn = open_nn(NULL);
+        nn_check_all(nn, 5, true);
+        hyp_nn_destroy(nn);
+        setenv("HYPATIA_EMULATOR", "", 1);
+    }
+}
+
+/* Sums over rows enough for several parts, rows too wide for a few blocks, and what is no whole number of either. */
+static void large_passes_are_right(void **unused)
+{
+    (void)unused;
+    uint64_t seed = 4;
+    hyp_nn *nn = open_nn(NULL);
+    const hyp_dtype types[] = {HYP_F32, HYP_BF16};
+    for (int i = 0; i < 2; i++) {
+        nn_case c = {.dtype = types[i],
+                     .count = 2,
+                     .rows = 700,
+                     .width = {20, 270, 30},
+                     .act = {HYP_NN_RELU, HYP_NN_SILU},
+                     .bias = {true, true},
+                     .dw = {true, true},
+                     .db = {true, true},
+                     .dx = true,
+                     .rank = 2};
+        nn_check(nn, &c, &seed);
+    }
+    hyp_nn_destroy(nn);
+}
+
+static void wrong_calls(void **unused)
+{
+    (void)unused;
+    hyp_nn *nn = open_nn(NULL);
+    nn_check_refusals(nn);
+    hyp_nn_destroy(nn);
+}
+
+static hyp_status tune(hyp_nn *nn, const nn_case *c, nn_tensors *t, double seconds)
+{
+    return hyp_nn_tune(nn, t->layers, c->count, &t->x, c->dx ? &t->dx : NULL, t->gradients, &t->options, seconds,
+                       message);
+}
+
+/* ---- what is called -------------------------------------------------------------------------------------------- */
+
+/* Six products, with these epilogues, and no kernel. */
+static void six_calls(void **unused)
+{
+    (void)unused;
+    uint64_t (*launches)(void) = NULL, (*epilogues)(int) = NULL, seed = 1, before[1024] = {0};
+    if (!emulator_function("emulator_launches", &launches) || !emulator_function("emulator_epilogues", &epilogues))
+        skip();
+    const hyp_nn_act acts[] = {HYP_NN_RELU, HYP_NN_GELU_TANH};
+    for (int i = 0; i < 2; i++) {
+        static const int wanted[2][4] = {{CUBLASLT_EPILOGUE_RELU_AUX_BIAS, CUBLASLT_EPILOGUE_BIAS,
+                                          CUBLASLT_EPILOGUE_BGRADB, CUBLASLT_EPILOGUE_DRELU_BGRAD},
+                                         {CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_BIAS,
+                                          CUBLASLT_EPILOGUE_BGRADB, CUBLASLT_EPILOGUE_DGELU_BGRAD}};
+        nn_case c = two_layers(HYP_BF16);
+        c.act[0] = acts[i];
+        hyp_nn *nn = open_nn(NULL);
+        nn_numbers n = nn_draw(&c, true, &seed);
+        nn_tensors t;
+        nn_place(nn, &c, &n, 0, &t);
+        GOOD(tune(nn, &c, &t,
+                  20)); /* masks are where they are faster, as there, where all products take the same time */
+        for (int e = 0; e < 1024; e++) before[e] = epilogues(e);
+        uint64_t kernels = launches();
+        GOOD(nn_forward(nn, &c, &t, true, message));
+        GOOD(nn_backward(nn, &c, &t, message));
+        GOOD(hyp_nn_synchronize(nn, message));
+        assert_int_equal(launches(), kernels);
+        uint64_t products = 0;
+        for (int e = 0; e < 1024; e++) products += epilogues(e) - before[e];
+        assert_int_equal(products, 6);
+        for (int k = 0; k < 4; k++) assert_int_equal(epilogues(wanted[i][k]) - before[wanted[i][k]], 1);
+        assert_int_equal(epilogues(CUBLASLT_EPILOGUE_DEFAULT) - before[CUBLASLT_EPILOGUE_DEFAULT], 2);
+        nn_unplace(nn, &c, &t);
+        nn_free(&n);
+        hyp_nn_destroy(nn);
+    }
+}
+
+static void note_line(const char *line, void *user) { strcat(strcat(user, line), "\n"); }
+
+static const char *described(const hyp_nn *nn)
+{
+    static char text[1 << 16];
+    *text = 0;
+    hyp_nn_describe(nn, note_line, text);
+    return text;
+}
+
+/* ---- streams and graphs ------------------------------------------------------------------------------------------ */
+
+static bool is_same(hyp_nn *nn, const nn_case *c, const nn_tensors *t, double *const *wanted)
+{
+    double *dw = nn_fetch(nn, &t->gradients[0].weight, c->width[1], c->width[0], c->width[0]);
+    double *dx = nn_fetch(nn, &t->dx, c->rows, c->width[0], c->width[0]);
+    bool same = memcmp(dw, wanted[0], (size_t)(c->width[0] * c->width[1]) * sizeof *dw) == 0 &&
+                memcmp(dx, wanted[1], (size_t)(c->rows * c->width[0]) * sizeof *dx) == 0;
+    free(dw);
+    free(dx);
+    return same;
+}
+
+/* On the handle's stream, on the caller's, from a graph of the caller's while scratch memory grows: the same bits. */
+static void streams_and_graphs(void **unused)
+{
+    (void)unused;
+    uint64_t seed = 9;
+    nn_case c = two_layers(HYP_F16), larger = c;
+    c.act[1] = HYP_NN_SILU;
+    larger.rows = 400;
+    hyp_nn *nn = open_nn(dev.stream);
+    assert_ptr_equal(hyp_nn_stream(nn), dev.stream);
+    nn_numbers n = nn_draw(&c, false, &seed);
+    nn_tensors t;
+    nn_place(nn, &c, &n, 0, &t);
+    GOOD(nn_reserve(nn, &c, &t, message));
+    GOOD(nn_forward(nn, &c, &t, true, message));
+    GOOD(nn_backward(nn, &c, &t, message));
+    double *wanted[] = {nn_fetch(nn, &t.gradients[0].weight, 48, 24, 24), nn_fetch(nn, &t.dx, 70, 24, 24)};
+    CUstream other;
+    assert_int_equal(dev.lib.cuStreamCreateWithPriority(&other, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
+    t.options.stream = other;
+    GOOD(nn_forward(nn, &c, &t, true, message));
+    t.options.stream = NULL;
+    GOOD(nn_backward(nn, &c, &t, message));
+    assert_true(is_same(nn, &c, &t, wanted));
+    CUgraph graph;
+    CUgraphExec ready;
+    t.options.stream = other;
+    assert_int_equal(dev.lib.cuStreamBeginCapture(other, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+    GOOD(nn_forward(nn, &c, &t, true, message));
+    GOOD(nn_backward(nn, &c, &t, message));
+    assert_int_equal(dev.lib.cuStreamEndCapture(other, &graph), CUDA_SUCCESS);
+    assert_int_equal(dev.lib.cuGraphInstantiate(&ready, graph, 0), CUDA_SUCCESS);
+    nn_check(nn, &larger, &seed); /* what the graph uses stays */
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(dev.lib.cuMemsetD8Async((CUdeviceptr)(uintptr_t)t.dx.data, 0xff, t.dx.bytes, other),
+                         CUDA_SUCCESS);
+        assert_int_equal(dev.lib.cuGraphLaunch(ready, other), CUDA_SUCCESS);
+        assert_int_equal(dev.lib.cuStreamSynchronize(other), CUDA_SUCCESS);
+        assert_true(is_same(nn, &c, &t, wanted));
+    }
+    dev.lib.cuGraphExecDestroy(ready);
+    dev.lib.cuGraphDestroy(graph);
+    size_t bytes = hyp_nn_memory_bytes(nn);
+    hyp_nn_release_captured(nn);
+    assert_true(hyp_nn_memory_bytes(nn) < bytes);
+    nn_unplace(nn, &c, &t);
+    nn_free(&n);
+    hyp_nn_destroy(nn);
+    dev.lib.cuStreamDestroy(other);
+    free(wanted[0]);
+    free(wanted[1]);
+}
+
+/* ---- tuning -------------------------------------------------------------------------------------------------------
+ */
+
+static uint64_t masks; /* that the passes below have made */
+
+/* Tuned in a mode of the emulator, results are right; what was taken. */
+static const char *tuned_in(const char *mode, const nn_case *c)
+{
+    uint64_t (*epilogues)(int) = NULL, seed = 6;
+    bool counts = emulator_function("emulator_epilogues", &epilogues);
+    hyp_nn *nn = open_nn(NULL);
+    nn_numbers n = nn_draw(c, true, &seed);
+    nn_tensors t;
+    nn_place(nn, c, &n, 0, &t);
+    setenv("HYPATIA_EMULATOR", mode, 1);
+    GOOD(tune(nn, c, &t, 20));
+    setenv("HYPATIA_EMULATOR", "", 1);
+    uint64_t before = hyp_mem_count();
+    masks = counts ? epilogues(CUBLASLT_EPILOGUE_RELU_AUX_BIAS) : 0;
+    GOOD(nn_forward(nn, c, &t, true, message));
+    GOOD(nn_backward(nn, c, &t, message));
+    GOOD(hyp_nn_synchronize(nn, message));
+    if (counts) masks = epilogues(CUBLASLT_EPILOGUE_RELU_AUX_BIAS) - masks;
+    assert_int_equal(hyp_mem_count(), before);
+    nn_check(nn, c, &seed);
+    const char *text = described(nn);
+    GOOD(tune(nn, c, &t, 1)); /* nothing is left to measure */
+    nn_unplace(nn, c, &t);
+    nn_free(&n);
+    hyp_nn_destroy(nn);
+    return text;
+}
+
+static void tuning_takes_the_fastest(void **unused)
+{
+    (void)unused;
+    nn_case c = two_layers(HYP_BF16);
+    uint64_t (*runs)(int) = NULL;
+    const char *text = tuned_in("", &c);
+    assert_non_null(strstr(text, ", tuned, "));
+    if (!emulator_function("emulator_runs", &runs)) return;
+    assert_non_null(strstr(text, "mask bias: cuBLASLt DRELU_BGRAD, tuned, 80.0 us")); /* the fourth algorithm */
+    /* Epilogues that cost more than a kernel: none is left, and the relu's result is read again. */
+    text = tuned_in("slow epilogues", &c);
+    assert_non_null(strstr(text, "wgrad bf16 70x48x16 bias: cuBLASLt DEFAULT and nn_sums, tuned"));
+    assert_non_null(strstr(text, "dgrad bf16 70x48x16 relu: cuBLASLt DEFAULT and nn_act, tuned"));
+    assert_int_equal(masks, 0);
+    c.accumulate = c.accumulate_input = true;
+    tuned_in("", &c);
+    assert_int_equal(masks, 1);
+}
+
+/* ---- failures -----------------------------------------------------------------------------------------------------
+ */
+
+static hyp_status live(const nn_case *c, nn_tensors *t, bool tunes)
+{
+    const hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CUDA};
+    hyp_nn *nn = NULL;
+    hyp_status status = hyp_nn_create(&options, NULL, &nn, message);
+    if (status == HYP_OK && tunes) status = tune(nn, c, t, 1);
+    if (status == HYP_OK) status = nn_forward(nn, c, t, true, message);
+    if (status == HYP_OK) status = nn_backward(nn, c, t, message);
+    hyp_nn_destroy(nn);
+    return status;
+}
+
+static void every_allocation_fails(void **unused)
+{
+    (void)unused;
+    for (int tunes = 0; tunes < 2; tunes++) {
+        nn_case c = two_layers(HYP_F32);
+        uint64_t seed = 1;
+        hyp_nn *nn = open_nn(NULL);
+        nn_numbers n = nn_draw(&c, true, &seed);
+        nn_tensors t;
+        nn_place(nn, &c, &n, 0, &t);
+        hyp_status status = HYP_ERR_NO_MEMORY;
+        uint64_t at = 1;
+        for (; status != HYP_OK; at++) {
+            nn_tensors copy = t;
+            hyp_mem_fail_after(at);
+            status = live(&c, &copy, tunes);
+            hyp_mem_fail_after(0);
+            if (status != HYP_OK) assert_int_equal(status, HYP_ERR_NO_MEMORY);
+            assert_true(at < 1000);
+        }
+        assert_true(at > 3);
+        nn_unplace(nn, &c, &t);
+        nn_free(&n);
+        hyp_nn_destroy(nn);
+    }
+}
+
+/* Each call of the driver and of cuBLASLt that fails is told, and leaves nothing behind. */
+static void calls_fail(void **unused)
+{
+    (void)unused;
+    bool (*fail_call)(const char *, int, int) = NULL;
+    if (!emulator_function("emulator_fail", &fail_call)) skip();
+    const char *const calls[] = {"cublasLtMatmul",    "cuMemAlloc",           "cuLaunchKernelEx",
+                                 "cuMemcpyDtoDAsync", "cuStreamBeginCapture", "cuGraphInstantiate",
+                                 "cuGraphLaunch",     "cuEventRecord",        "cuStreamSynchronize"};
+    nn_case c = two_layers(HYP_F16);
+    c.act[1] = HYP_NN_GELU;
+    uint64_t seed = 1;
+    hyp_nn *nn = open_nn(NULL);
+    nn_numbers n = nn_draw(&c, true, &seed);
+    nn_tensors t;
+    nn_place(nn, &c, &n, 0, &t);
+    int failed = 0;
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        for (int at = 1; at <= 3; at++)
+            for (int tunes = 0; tunes < 2; tunes++) {
+                nn_tensors copy = t;
+                fail_call(calls[i], CUDA_ERROR_OUT_OF_MEMORY, at);
+                hyp_status status = live(&c, &copy, tunes);
+                bool hit = !fail_call("", 0, 0);
+                if (status != HYP_OK) assert_true(hit && *message->message);
+                failed += status != HYP_OK;
+            }
+    assert_true(failed > 15);
+    GOOD(live(&c, &t, false));
+    nn_unplace(nn, &c, &t);
+    nn_free(&n);
+    hyp_nn_destroy(nn);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(six_calls),
+        cmocka_unit_test(passes_are_right),
+        cmocka_unit_test(passes_without_epilogues),
+        cmocka_unit_test(large_passes_are_right),
+        cmocka_unit_test(wrong_calls),
+        cmocka_unit_test(streams_and_graphs),
+        cmocka_unit_test(tuning_takes_the_fastest),
+        cmocka_unit_test(every_allocation_fails),
+        cmocka_unit_test(calls_fail),
+    };
+    if (!device_start(&dev, argc, argv)) return 77;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    device_close(&dev);
+    return failed;
+}
