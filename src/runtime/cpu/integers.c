@@ -84,11 +84,43 @@ bool hyp_integers_pack(const hyp_cpu_kernels *kernels, const hyp_integer_matrix 
     return true;
 }
 
-/* What the model keeps of a step. */
+/* What the model keeps of a step: the numbers apart, which engines have in common. */
 struct hyp_integer_weights {
     bool can;
+    void *block; /* hyp_block_drop; NULL where products of these weights are not exact */
     hyp_integer_layer layers[];
 };
+
+void hyp_integers_free(hyp_integer_weights *w)
+{
+    if (w) hyp_block_drop(w->block);
+    hyp_free(w);
+}
+
+/* The layers' numbers lie in this block, which has the same bytes. */
+static void move_layers(hyp_integer_weights *w, int64_t count, void *block)
+{
+    const float *from = w->block, *to = block;
+    for (int64_t i = 0; i < count && to != from; i++) {
+        w->layers[i].weights = to + (w->layers[i].weights - from);
+        w->layers[i].zeros = to + (w->layers[i].zeros - from);
+    }
+    w->block = block;
+}
+
+/* Packs all of them into w->block, `each` bytes for one. */
+static void pack_each(const hyp_cpu_kernels *kernels, const hyp_integer_matrix *first, int64_t count, int64_t apart,
+                      size_t each, hyp_integer_weights *w)
+{
+    w->can = true;
+    for (int64_t i = 0; i < count && w->can; i++) {
+        hyp_integer_matrix m = *first;
+        char *room = (char *)w->block + (size_t)i * each;
+        memset(room + each - ALIGN, 0, ALIGN); /* no packed number may reach its end, and all bytes are compared */
+        m.at += i * apart;
+        w->can = hyp_integers_pack(kernels, &m, room, &w->layers[i]);
+    }
+}
 
 /* NULL when memory is out. */
 static hyp_integer_weights *pack_all(const hyp_cpu_kernels *kernels, const hyp_integer_matrix *first, int64_t count,
@@ -96,17 +128,21 @@ static hyp_integer_weights *pack_all(const hyp_cpu_kernels *kernels, const hyp_i
 {
     size_t each, all, head;
     if (!hyp_mul_size((size_t)count, sizeof(hyp_integer_layer), &head) ||
-        !hyp_add_size(head, sizeof(hyp_integer_weights) + ALIGN, &head) ||
-        !hyp_integers_room(kernels, first->n, first->k, &each) || !hyp_mul_size(each, (size_t)count, &all) ||
-        !hyp_add_size(all, head = head / ALIGN * ALIGN, &all))
+        !hyp_add_size(head, sizeof(hyp_integer_weights), &head) ||
+        !hyp_integers_room(kernels, first->n, first->k, &each) || !hyp_mul_size(each, (size_t)count, &all))
         return NULL;
-    hyp_integer_weights *w = hyp_aligned_alloc(ALIGN, all);
-    if (!w) return NULL;
-    w->can = true;
-    for (int64_t i = 0; i < count && w->can; i++) {
-        hyp_integer_matrix m = *first;
-        m.at += i * apart;
-        w->can = hyp_integers_pack(kernels, &m, (char *)w + head + (size_t)i * each, &w->layers[i]);
+    hyp_integer_weights *w = hyp_calloc(1, head);
+    if (w) w->block = hyp_aligned_alloc(ALIGN, all);
+    if (!w || !w->block) {
+        hyp_free(w);
+        return NULL;
+    }
+    pack_each(kernels, first, count, apart, each, w);
+    if (w->can) {
+        move_layers(w, count, hyp_block_share(w->block, all));
+    } else {
+        hyp_aligned_free(w->block);
+        w->block = NULL;
     }
     return w;
 }

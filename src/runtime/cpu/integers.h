@@ -38,6 +38,8 @@ HYP_NODISCARD bool hyp_integers_pack(const hyp_cpu_kernels *kernels, const hyp_i
  * when they are first wanted, and the same for a step in every call. *out is NULL where their numbers are too large. */
 HYP_NODISCARD hyp_status hyp_integers_find(hyp_cpu_model *model, uint32_t step, const hyp_integer_matrix *first,
                                            int64_t count, int64_t apart, const hyp_integer_layer **out, hyp_diag *diag);
+/* What hyp_integers_find has made of a step. NULL-safe. */
+void hyp_integers_free(hyp_integer_weights *weights);
 
 /* sums[rows, n] += x[rows, k] w in the columns from `begin`, a multiple of hyp_integer_block, to `end`, for up to
  * HYP_MLP_ROWS rows. The numbers of x are whole and of up to HYP_INTEGER_LEFT in size. `made`:

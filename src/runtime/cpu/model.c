@@ -3,6 +3,7 @@
 
 #include "base/dtype.h"
 #include "runtime/core/custom.h"
+#include "runtime/cpu/integers.h"
 #include "runtime/cpu/widened.h"
 #ifdef HYP_HAVE_ONEDNN
 #include "runtime/cpu/dnnl.h"
@@ -38,7 +39,7 @@ void hyp_cpu_unload(void *opaque)
     hyp_free(m->grouped);
     hyp_free(m->rows);
     hyp_free(m->winograd);
-    for (size_t i = 0; m->integers && i < m->plan->program->n_steps; i++) hyp_aligned_free(m->integers[i]);
+    for (size_t i = 0; m->integers && i < m->plan->program->n_steps; i++) hyp_integers_free(m->integers[i]);
     hyp_free(m->integers);
 #ifdef HYP_HAVE_ONEDNN
     for (size_t i = 0; m->windows && i < m->plan->program->n_steps; i++) hyp_dnnl_packed_destroy(m->windows[i]);
