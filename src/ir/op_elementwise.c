@@ -25,12 +25,26 @@ static hyp_status infer_negated(const hyp_infer_call *c)
     return HYP_OK;
 }
 
+/* Whether a bound makes every number one that an integer type does not have. */
+static bool misses_type(hyp_dtype t, double min, double max)
+{
+    int64_t stored = 0;
+    if (hyp_dtype_is_float(t)) return false;
+    hyp_store_i64(t, &stored, 0, -1);
+    bool is_unsigned = hyp_load_f64(t, &stored, 0) > 0;
+    double beyond = ldexp(1, (int)(8 * hyp_dtype_size(t)) - !is_unsigned);
+    return floor(max) < (is_unsigned ? 0 : -beyond) || ceil(min) >= beyond;
+}
+
 hyp_status hyp_infer_unary(const hyp_infer_call *c)
 {
     c->out[0].type = c->in[0]->type;
     if (c->op == HYP_OP_clip && (isnan(c->attrs[0].f) || isnan(c->attrs[1].f)))
         return hyp_infer_fail(c, "a bound is NaN; leave it out where there is none");
     HYP_TRY(hyp_check_dtype(c, HYP_CLASS_NUMERIC));
+    if (c->op == HYP_OP_clip && misses_type(c->in[0]->type.dtype, c->attrs[0].f, c->attrs[1].f))
+        return hyp_infer_fail(c, "no number of type %s lies within %g .. %g", hyp_dtype_name(c->in[0]->type.dtype),
+                              c->attrs[0].f, c->attrs[1].f);
     return c->op == HYP_OP_neg ? infer_negated(c) : HYP_OK;
 }
 
