@@ -182,6 +182,25 @@ static hyp_status copy(noise *n, const hyp_eval_tensor **in, double step, hyp_di
     return HYP_OK;
 }
 
+/* A mask that is the same for all keys still changes how the sum with each score is rounded: it moves for each of them. */
+static hyp_status copy_for_keys(noise *n, const hyp_eval_tensor **in, int64_t keys, double step, hyp_diag *diag)
+{
+    const hyp_eval_tensor *mask = *in;
+    int32_t rank = mask->rank > 0 ? mask->rank : 1;
+    if (n->copied == MOST_COPIES || keys < 2 || (mask->rank > 0 && mask->dims[rank - 1] != 1))
+        return copy(n, in, step, diag);
+    hyp_eval_tensor *to = &n->copies[n->copied];
+    int64_t dims[HYP_MAX_RANK];
+    memcpy(dims, mask->dims, (size_t)mask->rank * sizeof *dims);
+    dims[rank - 1] = keys;
+    HYP_TRY(hyp_eval_tensor_alloc(to, mask->dtype, rank, dims, diag));
+    n->copied++;
+    for (size_t i = 0; i < to->count; i++) to->f[i] = mask->f[i / (size_t)keys];
+    move(n, to, step);
+    *in = to;
+    return HYP_OK;
+}
+
 /* Processors' instructions for bf16 take subnormal numbers for 0: factors, sums, and results that are rounded (Intel's
  * manual, VDPBF16PS and VCVTNEPS2BF16). One run does. */
 static void flush_subnormals(const noise *n, hyp_eval_tensor *t)
@@ -234,7 +253,8 @@ static hyp_status before(void *user, hyp_node_id id, const hyp_eval_tensor **in,
         if (product) step += library_step(node, in);
         if (product && 2 * n->options->product_unit > step) step = 2 * n->options->product_unit;
         size_t copied = n->copied;
-        HYP_TRY(copy(n, &in[i], step, diag));
+        int64_t keys = node->op == HYP_OP_attention && i == 3 ? in[2]->dims[in[2]->rank - 2] : 0;
+        HYP_TRY(copy_for_keys(n, &in[i], keys, step, diag));
         if (has_products(node->op) && in[i]->dtype == HYP_BF16 && n->copied > copied)
             flush_subnormals(n, &n->copies[copied]);
     }

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "run_graph.h"
+#include "support/count.h"
 #include "support/random_graph.h"
 #include "support/values.h"
 
@@ -131,7 +132,7 @@ static void plans_compute_what_the_interpreter_computes(void **state)
 {
     const scratch_files *files = *state;
     int drawn[HYP_OP_COUNT] = {0};
-    for (uint64_t seed = 0; seed < 600; seed++) {
+    for (uint64_t seed = 0; seed < test_count("HYPATIA_RANDOM_GRAPHS", 600); seed++) {
         static const int64_t sizes[][2] = {{3, 2}, {1, 1}, {5, 4}, {0, 2}};
         hyp_random_graph_options options = options_of(seed);
         hyp_graph g;
@@ -202,8 +203,11 @@ static void plans_compute_what_is_expected_of_any_values(void **state)
 {
     const scratch_files *files = *state;
     size_t known = 0;
-    for (uint64_t i = 0; i <= 400; i++) {
-        const uint64_t seed = i > 0 ? 1000 + i : 3216; /* a pad of an empty tensor that stays empty */
+    static const uint64_t met[] = {3216 /* a pad of an empty tensor that stays empty */,
+                                   2697 /* an attention with a large mask that is the same for all keys */};
+    enum { MET = sizeof met / sizeof *met };
+    for (uint64_t i = 0; i < MET + test_count("HYPATIA_RANDOM_GRAPHS", 400); i++) {
+        const uint64_t seed = i < MET ? met[i] : 1001 + i - MET;
         hyp_random_graph_options options = options_of(seed);
         hyp_graph g;
         int64_t symbols[8];
@@ -214,6 +218,25 @@ static void plans_compute_what_is_expected_of_any_values(void **state)
         dispose_of_graph(&g);
     }
     assert_true(known > 4000); /* elements of which something is known */
+}
+
+/* Whether the output y of a graph may be this. */
+static bool is_expected(const char *text, const hyp_tensor *inputs, const hyp_tensor *y)
+{
+    hyp_diag diag = {0};
+    hyp_dims *dims;
+    hyp_graph g;
+    hyp_eval_tensor result = {0}, tolerance = {0};
+    assert_int_equal(hyp_dims_create(&dims, &diag), HYP_OK);
+    hyp_graph_init(&g, dims);
+    if (hyp_graph_parse(&g, "text", text, strlen(text), &diag) != HYP_OK) fail_msg("%s", diag.message);
+    if (run_expecting(&g, inputs, &result, &tolerance, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    bool expected = results_expected(y, &result, &tolerance, &diag);
+    hyp_eval_tensor_dispose(&result);
+    hyp_eval_tensor_dispose(&tolerance);
+    hyp_graph_dispose(&g);
+    hyp_dims_destroy(dims);
+    return expected;
 }
 
 /* As by instructions that know no subnormal numbers: whichever processor this is. */
@@ -237,9 +260,6 @@ static void small_results_of_products_in_bf16_may_be_zero(void **state)
         {1, 0x1p-100, 0, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        hyp_diag diag = {0};
-        hyp_dims *dims;
-        hyp_graph g;
         uint16_t x, w, got;
         hyp_store_f64(HYP_BF16, &x, 0, cases[i].x);
         hyp_store_f64(HYP_BF16, &w, 0, cases[i].w);
@@ -248,17 +268,35 @@ static void small_results_of_products_in_bf16_may_be_zero(void **state)
             {.name = "x", .dtype = HYP_BF16, .rank = 2, .dims = {1, 1}, .data = &x, .bytes = sizeof x},
             {.name = "w", .dtype = HYP_BF16, .rank = 2, .dims = {1, 1}, .data = &w, .bytes = sizeof w}};
         hyp_tensor y = {.name = "y", .dtype = HYP_BF16, .rank = 2, .dims = {1, 1}, .data = &got, .bytes = sizeof got};
-        hyp_eval_tensor result = {0}, tolerance = {0};
-        assert_int_equal(hyp_dims_create(&dims, &diag), HYP_OK);
-        hyp_graph_init(&g, dims);
-        if (hyp_graph_parse(&g, "text", text, sizeof text - 1, &diag) != HYP_OK) fail_msg("%s", diag.message);
-        if (run_expecting(&g, inputs, &result, &tolerance, &diag) != HYP_OK) fail_msg("%s", diag.message);
-        if (results_expected(&y, &result, &tolerance, &diag) != cases[i].expected)
-            fail_msg("case %zu: %g within %g", i, result.f[0], tolerance.f[0]);
-        hyp_eval_tensor_dispose(&result);
-        hyp_eval_tensor_dispose(&tolerance);
-        hyp_graph_dispose(&g);
-        hyp_dims_destroy(dims);
+        if (is_expected(text, inputs, &y) != cases[i].expected) fail_msg("case %zu", i);
+    }
+}
+
+/* A mask that is the same for both keys and large leaves of their scores what rounding does, or all of it. */
+static void large_masks_round_scores(void **state)
+{
+    (void)state;
+    static const char text[] = "(graph \"a\" (input %q (f32 1 1)) (input %k (f32 2 1)) (input %v (f32 2 1)) "
+                               "(input %m (f32 1 1)) (%y (attention %q %k %v %m)) (output \"y\" %y))";
+    float q = 1, k[] = {0.3f, 0.1f}, v[] = {1, 0}, m, y;
+    static const struct {
+        float mask, got;
+        bool expected;
+    } cases[] = {
+        {0, 0.549834f, true}, {0, 0.531209f, false}, {0x1p20f, 0.549834f, true}, {0x1p20f, 0.531209f, true},
+        {-0x1p20f, 0.5f, true},
+    };
+    hyp_tensor inputs[] = {
+        {.name = "q", .dtype = HYP_F32, .rank = 2, .dims = {1, 1}, .data = &q, .bytes = sizeof q},
+        {.name = "k", .dtype = HYP_F32, .rank = 2, .dims = {2, 1}, .data = k, .bytes = sizeof k},
+        {.name = "v", .dtype = HYP_F32, .rank = 2, .dims = {2, 1}, .data = v, .bytes = sizeof v},
+        {.name = "m", .dtype = HYP_F32, .rank = 2, .dims = {1, 1}, .data = &m, .bytes = sizeof m},
+    };
+    hyp_tensor out = {.name = "y", .dtype = HYP_F32, .rank = 2, .dims = {1, 1}, .data = &y, .bytes = sizeof y};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        m = cases[i].mask;
+        y = cases[i].got;
+        if (is_expected(text, inputs, &out) != cases[i].expected) fail_msg("case %zu", i);
     }
 }
 
@@ -322,6 +360,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(plans_compute_what_the_interpreter_computes, setup, teardown),
         cmocka_unit_test_setup_teardown(plans_compute_what_is_expected_of_any_values, setup, teardown),
         cmocka_unit_test(small_results_of_products_in_bf16_may_be_zero),
+        cmocka_unit_test(large_masks_round_scores),
         cmocka_unit_test_setup_teardown(the_same_graph_gives_the_same_bytes, setup, teardown),
         cmocka_unit_test_setup_teardown(a_demoted_graph_stays_near_the_original, setup, teardown),
     };
