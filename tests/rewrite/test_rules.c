@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "rewrite/trials.h"
+#include "support/count.h"
 
 /* ---- tests ------------------------------------------------------------------------------------------ */
 
@@ -21,7 +22,7 @@
 static void run_case(const hyp_sexpr *kase, rule_texts rules, char *message, size_t size)
 {
     rule_outcome outcome;
-    rule_case_run(kase, rules, 16, &outcome);
+    rule_case_run(kase, rules, (uint32_t)test_count("HYPATIA_RULE_TRIALS", 16), &outcome);
     snprintf(message, size, "%s", outcome.message);
 }
 

@@ -56,6 +56,7 @@ typedef struct rule_outcome {
 } rule_outcome;
 /* Where the forms of its graph begin. */
 uint32_t rule_case_first(const hyp_sexpr *kase);
+/* Follows from the case's own text, so that other cases of the file change nothing. */
 uint64_t rule_trial_seed(const hyp_sexpr *kase, uint32_t trial);
 void rule_case_run(const hyp_sexpr *kase, rule_texts rules, uint32_t trials, rule_outcome *out);
 

@@ -7,10 +7,10 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 
 #include "base/mem.h"
 #include "runtime/updatable.h"
+#include "support/count.h"
 
 enum { THREADS = 8, VERSIONS = 2, SIZES = 4, RUNS = 4000, LIVES = 40 /* runs of a context */ };
 enum { STEADY = 20 /* runs of a thread between its updates */, RELOAD = 5 /* updates of an engine */ };
@@ -152,23 +152,16 @@ static void stress_twice(hyp_device_kind device, long runs)
     assert_true(after < before + (256 << 10));
 }
 
-static long wanted_runs(void)
-{
-    const char *text = getenv("HYPATIA_STRESS_RUNS");
-    long runs = text ? strtol(text, NULL, 10) : 0;
-    return runs > 0 ? runs : RUNS;
-}
-
 static void reference(void **state)
 {
     (void)state;
-    stress_twice(HYP_DEVICE_REFERENCE, wanted_runs() / 4);
+    stress_twice(HYP_DEVICE_REFERENCE, (long)test_count("HYPATIA_STRESS_RUNS", RUNS) / 4);
 }
 
 static void cpu(void **state)
 {
     (void)state;
-    stress_twice(HYP_DEVICE_CPU, wanted_runs());
+    stress_twice(HYP_DEVICE_CPU, (long)test_count("HYPATIA_STRESS_RUNS", RUNS));
 }
 
 static void cuda(void **state)
@@ -180,7 +173,7 @@ static void cuda(void **state)
         skip();
     }
     hyp_engine_destroy(engine);
-    stress_twice(HYP_DEVICE_CUDA, getenv("HYPATIA_STRESS_RUNS") ? wanted_runs() : RUNS / 8);
+    stress_twice(HYP_DEVICE_CUDA, (long)test_count("HYPATIA_STRESS_RUNS", RUNS / 8));
 }
 
 static int start(void **state)
