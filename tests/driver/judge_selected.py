@@ -138,6 +138,7 @@ def check_tools(judge):
         for args, wanted in ((("hypatiac", path, "-o", plan, "--verify", "strict"), "no difference"),
                              (("hypatia", "verify", plan, "--model", path, "--input", f"x=@{x}"), "PASSED"),
                              (("hypatia", "inspect", plan), "the data say how much of axis 0 there is of 'y'"),
+                             (("hypatia", "inspect", plan, "--json"), '"data_sizes": [{"output": "y", "axis": 0}]'),
                              (("hypatia", "run", plan, "--input", f"x=@{x}", "--output", f"y=@{y}"), "")):
             done = hyp.tool(*args)
             if done.returncode != 0 or wanted not in done.stdout:

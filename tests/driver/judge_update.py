@@ -1,5 +1,6 @@
 """Weights that are replaced in an engine: what it then gives is, to the bit, what a plan gives that was compiled with them, and what
 onnx's own evaluator says of the model with them."""
+import json
 import os
 import sys
 import tempfile
@@ -204,10 +205,17 @@ def judge_refusals(folder):
     hyp.compile_model(path, plan, updatable=["pw", "o*"])
     with hyp.Engine(plan) as engine:
         assert sorted(engine.weights()) == ["out", "pw"], engine.weights()
+    told = hyp.tool("hypatia", "inspect", plan).stdout
+    assert "updatable\n" in told and "  pw  f32 [16, 24, 1, 1]\n" in told.split("updatable\n")[1], told
+    listed = {w["name"]: w for w in json.loads(hyp.tool("hypatia", "inspect", plan, "--json").stdout)["updatable"]}
+    assert sorted(listed) == ["out", "pw"] and listed["pw"] == {"name": "pw", "dtype": "f32", "dims": [16, 24, 1, 1]}, listed
+    with hyp.Engine(plan) as engine:
         refused(engine, {"w": second["w"]}, "--updatable")
     hyp.compile_model(path, plan)
     with hyp.Engine(plan) as engine:
         assert engine.weights() == []
+        assert "updatable" not in hyp.tool("hypatia", "inspect", plan).stdout
+        assert "updatable" not in json.loads(hyp.tool("hypatia", "inspect", plan, "--json").stdout)
         refused(engine, {"w": second["w"]}, "--updatable")
     done = hyp.tool("hypatiac", path, "-o", plan, "--updatable", "nothing*")
     assert done.returncode == 2 and "nothing*" in done.stderr, done.stderr

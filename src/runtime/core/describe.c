@@ -13,6 +13,7 @@ typedef struct report {
     const char *path;
     int64_t *symbols, *values; /* symbols[i]: as given, 1 where not */
     bool *given;
+    hyp_strbuf updatable; /* the weights that may be replaced, as text or JSON */
 } report;
 
 static const char *place_name(HypPlan__Place place)
@@ -91,9 +92,8 @@ static void put_name(report *r, const char *before, const char *name, const char
     hyp_strbuf_puts(&r->sb, after);
 }
 
-static void text_io(report *r, const char *title, const uint32_t *tensors, size_t count)
+static void text_tensors(report *r, const uint32_t *tensors, size_t count)
 {
-    hyp_strbuf_printf(&r->sb, "%s\n", title);
     for (size_t i = 0; i < count; i++) {
         const HypPlan__Tensor *t = r->p->tensors[tensors[i]];
         put_name(r, "  ", t->name, "  ");
@@ -104,6 +104,12 @@ static void text_io(report *r, const char *title, const uint32_t *tensors, size_
         r->sb.failed = r->sb.failed || dims.failed;
         hyp_strbuf_dispose(&dims);
     }
+}
+
+static void text_io(report *r, const char *title, const uint32_t *tensors, size_t count)
+{
+    hyp_strbuf_printf(&r->sb, "%s\n", title);
+    text_tensors(r, tensors, count);
 }
 
 static void text_names(report *r, const char *title, char *const *names, const uint32_t *list, size_t count)
@@ -195,6 +201,7 @@ static void write_text(report *r)
     if (p->n_variables) text_io(r, "variables", p->inputs + hyp_plan_shown_inputs(p), p->n_variables);
     for (size_t i = 0; i < p->n_data_sizes; i++) text_data_size(r, p->data_sizes[i]);
     hyp_strbuf_printf(sb, "weights   %" PRIu64 " bytes in %zu tensors\n", r->plan->weights_bytes, weight_count(p));
+    if (r->updatable.len) hyp_strbuf_printf(sb, "updatable\n%s", hyp_strbuf_text(&r->updatable));
     hyp_strbuf_printf(sb, "scratch   %" PRIu64 " bytes in %u slots\n", slots_bytes(r), p->slot_count);
     hyp_strbuf_printf(sb, "steps     %zu\n", p->n_steps);
     hyp_step_work total = {0};
@@ -337,6 +344,18 @@ static void json_device(report *r, const HypPlan__Device *d)
     hyp_strbuf_puts(&r->sb, "]}");
 }
 
+/* Of which outputs there may be less than their dims say. */
+static void json_data_sizes(report *r)
+{
+    const HypPlan__Program *p = r->p;
+    for (size_t i = 0; i < p->n_data_sizes; i++) {
+        hyp_strbuf_puts(&r->sb, i ? ", {" : ",\n \"data_sizes\": [{");
+        json_string(r, true, "output", p->tensors[p->outputs[p->data_sizes[i]->output]]->name);
+        hyp_strbuf_printf(&r->sb, ", \"axis\": %u}", p->data_sizes[i]->axis);
+    }
+    if (p->n_data_sizes) hyp_strbuf_puts(&r->sb, "]");
+}
+
 static void write_json(report *r)
 {
     const HypPlan__Program *p = r->p;
@@ -366,6 +385,8 @@ static void write_json(report *r)
     json_tensors(r, "inputs", p->inputs, hyp_plan_shown_inputs(p));
     json_tensors(r, "outputs", p->outputs, hyp_plan_shown_outputs(p));
     json_tensors(r, "variables", p->inputs + hyp_plan_shown_inputs(p), p->n_variables);
+    json_data_sizes(r);
+    if (r->updatable.len) hyp_strbuf_printf(sb, ",\n \"updatable\": [%s]", hyp_strbuf_text(&r->updatable));
     hyp_strbuf_printf(sb,
                       ",\n \"weights_bytes\": %" PRIu64 ", \"weights\": %zu, \"scratch_bytes\": %" PRIu64
                       ", \"scratch_slots\": %u,\n \"steps\": [",
@@ -374,6 +395,45 @@ static void write_json(report *r)
     hyp_strbuf_puts(sb, "]");
     if (r->plan->device) json_device(r, r->plan->device);
     hyp_strbuf_puts(sb, "}\n");
+}
+
+/* ---- weights that may be replaced ---------------------------------------------------------------------------- */
+
+static void json_update(report *r, bool first)
+{
+    for (size_t i = 0; i < r->p->n_inputs; i++) {
+        const HypPlan__Tensor *t = r->p->tensors[r->p->inputs[i]];
+        hyp_strbuf_puts(&r->sb, first && !i ? "{" : ", {");
+        json_string(r, true, "name", t->name);
+        json_string(r, false, "dtype", hyp_dtype_name((hyp_dtype)t->dtype));
+        key(r, false, "dims");
+        for (size_t a = 0; a < t->n_dims; a++) /* fixed sizes */
+            hyp_strbuf_printf(&r->sb, "%s%" PRId64, a ? ", " : "[", r->p->dims[t->dims[a]]->value);
+        hyp_strbuf_puts(&r->sb, t->n_dims ? "]}" : "[]}");
+    }
+}
+
+/* They are the inputs of the plans of updates. */
+static hyp_status list_updatable(report *r, bool json, hyp_diag *diag)
+{
+    const hyp_plan_open_options trusted = {.header_only = true}; /* the checksum of the program around it was checked */
+    report one = {.path = r->path};
+    hyp_status status = HYP_OK;
+    for (size_t u = 0; u < r->p->n_updates && status == HYP_OK; u++) {
+        const ProtobufCBinaryData *data = &r->p->updates[u]->plan;
+        hyp_plan plan;
+        status = hyp_plan_open_memory(data->data, data->len, "the plan of its update", &trusted, &plan, diag);
+        if (status != HYP_OK) break;
+        one.p = plan.program;
+        if (json)
+            json_update(&one, u == 0);
+        else
+            text_tensors(&one, one.p->inputs, one.p->n_inputs);
+        hyp_plan_close(&plan);
+    }
+    r->updatable = one.sb;
+    if (status != HYP_OK) return hyp_diag_prefix(diag, "%s", r->path), status;
+    return one.sb.failed ? hyp_fail_memory(diag, one.sb.len) : HYP_OK;
 }
 
 /* ---- entry --------------------------------------------------------------------------------------------- */
@@ -418,6 +478,7 @@ static hyp_status describe(hyp_plan *plan, const char *name, bool json, const hy
     r.given = hyp_arena_zalloc(&arena, r.p->n_symbols, sizeof *r.given);
     hyp_status status = r.symbols && r.values && r.given ? set_symbols(&r, dims, dim_count, diag)
                                                          : hyp_fail_memory(diag, r.p->n_dims * sizeof *r.values);
+    if (status == HYP_OK) status = list_updatable(&r, json, diag);
     if (status == HYP_OK) {
         if (json)
             write_json(&r);
@@ -431,6 +492,7 @@ static hyp_status describe(hyp_plan *plan, const char *name, bool json, const hy
             write(json ? r.sb.data : text.data, json ? r.sb.len : text.len, user);
         hyp_strbuf_dispose(&text);
     }
+    hyp_strbuf_dispose(&r.updatable);
     hyp_strbuf_dispose(&r.sb);
     hyp_arena_dispose(&arena);
     hyp_plan_close(plan);
