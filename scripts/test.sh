@@ -30,15 +30,22 @@ results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 broken=
 
-# build NAME CMAKE-ARGUMENT...: configures and builds into build/NAME.
+# build NAME CMAKE-ARGUMENT...: configures and builds into build/NAME. `programs`: an extended regular expression; of programs
+# then only those are built that tests of such names start.
+programs=
 build() {
     name=$1
     shift
     say "build/$name"
     cmake -B "build/$name" "$@" -DHYPATIA_WERROR=ON > "$results.log" 2>&1 || { cat "$results.log"; broken="$broken $name"; return; }
     rm -f "$results.log"
+    targets=all
+    [ -z "$programs" ] || targets=$(find "build/$name" -name CTestTestfile.cmake -exec cat {} + |
+        sed -n "s|^add_test(\[*=*\[*\([^] ]*\)[^ ]* \"$PWD/build/$name/\([^\"]*\)\".*|\1 \2|p" |
+        grep -E "$programs" | cut -d ' ' -f 2 | sort -u)
     began=$(date +%s)
-    cmake --build "build/$name" -j "$jobs" || broken="$broken $name"
+    # shellcheck disable=SC2086 # a list
+    cmake --build "build/$name" -j "$jobs" --target $targets || broken="$broken $name"
     say "building build/$name took $(($(date +%s) - began)) s"
 }
 
@@ -64,15 +71,18 @@ everything() {
     for level in $levels; do
         HYPATIA_CPU=$level check dev -R '^(test_runtime_(cpu|convolutions|pools|engine|vec|kernels)|test_codegen_random|judge_(attention|elementwise|models|products|windows))$'
     done
-    build runtime --preset release -DHYPATIA_COMPILER=OFF -DHYPATIA_ONEDNN=OFF
+    cuda_built=-DHYPATIA_CUDA_BUILT=$PWD/build/dev # kernels and emulator: the same in every build
+    build runtime --preset release -DHYPATIA_COMPILER=OFF -DHYPATIA_ONEDNN=OFF "$cuda_built"
     check runtime -LE long -E '^(header_|check_)'
     # The second compiler, whose sanitizers also see offsets from NULL. Its runtime is a package of its own on some systems.
     [ -e "$(clang -print-file-name="libclang_rt.asan-$(uname -m).so")" ] || install_packages libclang-rt-dev
-    build asan --preset asan -DCMAKE_C_COMPILER=clang
+    build asan --preset asan -DCMAKE_C_COMPILER=clang "$cuda_built"
     # Of what takes longest there, not what only judges numbers, or drives code that others do.
     check asan -E '^(header_|check_|judge_(elementwise|fusions)$|tools_(verify|budget|careful)$|test_cuda_generated)'
-    build tsan --preset tsan -DCMAKE_C_COMPILER=gcc -DHYPATIA_COMPILER=OFF
-    check tsan -R '^(runtime|test_runtime)'
+    programs='^(runtime|test_runtime)'
+    build tsan --preset tsan -DCMAKE_C_COMPILER=gcc -DHYPATIA_COMPILER=OFF "$cuda_built"
+    check tsan -R "$programs"
+    programs=
 }
 
 quick() { check dev -LE long; }

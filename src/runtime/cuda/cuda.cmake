@@ -10,6 +10,8 @@ set(attention_arches ${arches} -gencode=arch=compute_80,code=compute_80) # what 
 set(compress -Xfatbin=-compress-all)
 set(images ${PROJECT_BINARY_DIR}/generated)
 
+# Where the same sources are built in several ways, once is enough for these.
+set(HYPATIA_CUDA_BUILT "" CACHE PATH "another build folder of these sources, whose CUDA kernels are taken instead of compiled")
 set(HYPATIA_NVCC "" CACHE INTERNAL "the compiler of kernels; empty where the CUDA backend is left out")
 set(HYPATIA_CUDA_PACKS ON CACHE INTERNAL "whether the toolkit makes images as small as can be")
 if(HYPATIA_CUDA)
@@ -44,6 +46,12 @@ if(HYPATIA_NVCC)
     set(HYPATIA_CUDA_SOURCES ${kernel_sources} ${PROJECT_SOURCE_DIR}/src/base/elementwise.h
         ${PROJECT_SOURCE_DIR}/include/hypatia/types.h CACHE INTERNAL "what the images of kernels are made of")
     foreach(name image few_rows attention)
+        if(HYPATIA_CUDA_BUILT)
+            set(built ${HYPATIA_CUDA_BUILT}/generated/${name}.fatbin)
+            add_custom_command(OUTPUT ${images}/${name}.fatbin
+                COMMAND ${CMAKE_COMMAND} -E copy ${built} ${images}/${name}.fatbin DEPENDS ${built})
+            continue()
+        endif()
         add_custom_command(OUTPUT ${images}/${name}.fatbin
             COMMAND ${HYPATIA_NVCC} -std=c++17 -O3 -fatbin ${${name}_arches} ${compress}
                 -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src -o ${images}/${name}.fatbin
