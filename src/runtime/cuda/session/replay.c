@@ -1,5 +1,6 @@
 #include "runtime/cuda/session/replay.h"
 
+#include "runtime/cuda/driver/ranges.h"
 #include "runtime/cuda/session/backend.h"
 
 enum { OWN = 4 }; /* addresses of a key that are not those of inputs and outputs */
@@ -168,7 +169,9 @@ hyp_status hyp_cuda_replay_run(hyp_cuda_session *s, hyp_cuda_prepared *p, bool *
     if (!is_new && !replay->graph && r->runs >= r->next) try_graph(s, p, replay);
     replay->used = r->runs;
     if (!replay->graph) return HYP_OK;
+    hyp_cuda_range_begins(s->model->plan->program->model_name);
     CUresult result = s->model->device->lib.cuGraphLaunch(replay->graph, s->stream);
+    hyp_cuda_range_ends();
     if (result != CUDA_SUCCESS) return fail_launch(s, r, replay, result, out_done, diag);
     *out_done = true;
     return HYP_OK;

@@ -1,4 +1,5 @@
 /* run.c - a run of prepared ops: where tensors lie, and the streams that ops go to. */
+#include "runtime/cuda/driver/ranges.h"
 #include "runtime/cuda/session/backend.h"
 
 _Static_assert((int)HYP_PLAN_WINDOW_ALIGN % (int)HYP_CUDA_MIN_ALIGN == 0, "windows begin where any tensor may");
@@ -49,7 +50,9 @@ static hyp_status run_some(hyp_cuda_session *s, const hyp_cuda_prepared *p, size
         for (size_t k = 0; s->capturing && k < p->ahead.len; k++)
             if (p->ahead.data[k].op == i) HYP_TRY(send_ahead(s, &p->ahead.data[k], diag));
         if (s->bindings) HYP_TRY(hyp_step_begins(s->bindings, op->step, diag));
+        hyp_cuda_range_begins(s->model->plan->program->steps[op->step]->label);
         hyp_status status = op->run(s, op->data, diag);
+        hyp_cuda_range_ends();
         s->starts = false;
         if (s->bindings && status == HYP_OK) hyp_step_ends(s->bindings, op->step);
         if (status == HYP_OK) continue;
