@@ -276,6 +276,7 @@ hyp_onnx_options hyp_import_options(const hyp_compile_options *o)
                               .dim_count = o->dim_count,
                               .updatable = o->train ? all : o->updatable,
                               .updatable_count = o->train ? 1 : o->updatable_count,
+                              .states = o->train != NULL,
                               .no_integer_products = known && !target->multiplies_integers,
                               .custom_domains = o->custom_domains,
                               .custom_domain_count = o->custom_domain_count,

@@ -138,13 +138,15 @@ typedef struct hyp_cuda_softmax {
 
 typedef struct hyp_cuda_reduce {
     uint64_t x, y;
-    int64_t results; /* product of the kept extents */
-    int64_t terms;   /* product of the reduced extents */
+    int64_t results;       /* product of the kept extents and of the parts that each of them is made in, which are results, too */
+    int64_t terms;         /* of a part, the last of which may have fewer: */
+    int64_t all_terms;     /* product of the reduced extents */
+    int64_t mean;          /* by which sums are divided; -1: they are not */
+    hyp_cuda_extent parts;
     hyp_cuda_extent kept[HYP_CUDA_DIMS], reduced[HYP_CUDA_DIMS];
     int64_t kept_stride[HYP_CUDA_DIMS], reduced_stride[HYP_CUDA_DIMS];
     uint32_t kept_rank, reduced_rank;
-    uint32_t dtype;
-    uint32_t mean;
+    uint32_t dtype, y_dtype;
     uint32_t largest; /* in place of the sum */
     uint32_t turned;  /* largest: elements are turned before and after, which makes it the smallest */
     uint32_t along_x;

@@ -302,10 +302,11 @@ template <typename C> __device__ __forceinline__ void reduce(const hyp_cuda_redu
 #pragma unroll 1
     for (int64_t first = (int64_t)blockIdx.x * teams; first < p.results; first += (int64_t)gridDim.x * teams) {
         int64_t result = first + mine, base, unused, at;
-        int64_t end = result < p.results ? p.terms : 0;
-        offsets(result, 0, p.kept_rank, p.kept, p.kept_stride, p.kept_stride, base, unused);
+        int64_t of = divide(result, p.parts), begin = (result - of * p.parts.size) * p.terms;
+        int64_t end = result >= p.results ? 0 : begin + p.terms < p.all_terms ? begin + p.terms : p.all_terms;
+        offsets(of, 0, p.kept_rank, p.kept, p.kept_stride, p.kept_stride, base, unused);
         C sum = p.largest ? lowest((C)0) : 0;
-        for (int64_t i = member; i < end; i += team) {
+        for (int64_t i = begin + member; i < end; i += team) {
             offsets(i, 0, p.reduced_rank, p.reduced, p.reduced_stride, p.reduced_stride, at, unused);
             C x = load_native<C>(p.dtype, p.x, base + at);
             sum = p.largest ? take_max()(p.turned ? turned(x) : x, sum) : sum + x;
@@ -313,7 +314,7 @@ template <typename C> __device__ __forceinline__ void reduce(const hyp_cuda_redu
         sum = p.largest ? combine(sum, (C *)shared, along_x, take_max()) : combine(sum, (C *)shared, along_x, take_sum());
         if (p.turned) sum = turned(sum);
         if (member == 0 && result < p.results)
-            store_native(p.dtype, p.y, result, p.mean ? quotient(sum, (C)p.terms) : sum);
+            store_native(p.y_dtype, p.y, result, p.mean < 0 ? sum : quotient(sum, (C)p.mean));
     }
 }
 

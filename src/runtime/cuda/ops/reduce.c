@@ -69,8 +69,78 @@ typedef struct reduction {
     bool mean, largest, turned;
 } reduction;
 
+static hyp_cuda_kernel reduce_kernel(hyp_dtype dtype)
+{
+    if (dtype == HYP_F64) return HYP_CUDA_KERNEL_reduce_f64;
+    return hyp_dtype_is_float(dtype) ? HYP_CUDA_KERNEL_reduce_f32 : HYP_CUDA_KERNEL_reduce_i64;
+}
+
+/* The type that partial results have. */
+static hyp_dtype wide_type(hyp_dtype dtype)
+{
+    if (hyp_dtype_is_float(dtype)) return dtype == HYP_F64 ? HYP_F64 : HYP_F32;
+    return HYP_I64;
+}
+
+/* In how many parts few results of many terms are made, so that all multiprocessors have some. */
+static int64_t parts_of(const hyp_cuda_device *device, int64_t blocks, int64_t terms)
+{
+    enum { TERMS = 4096, BLOCKS_PER_MULTIPROCESSOR = 4, MOST = 1024 };
+    int64_t wanted = (int64_t)device->multiprocessors * BLOCKS_PER_MULTIPROCESSOR, parts;
+    if (blocks >= device->multiprocessors || terms < 2 * TERMS) return 1;
+    parts = wanted / blocks < terms / TERMS ? wanted / blocks : terms / TERMS;
+    return parts < 1 ? 1 : parts < MOST ? parts : MOST;
+}
+
+/* Parts of the results go to the session's room, and from there to y. */
+typedef struct in_parts {
+    hyp_cuda_reduce first, second;
+    hyp_cuda_grid first_grid, second_grid;
+    uint32_t x, y;
+} in_parts;
+
+static hyp_status run_parts(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    in_parts *p = data;
+    p->first.x = s->at[p->x];
+    p->first.y = p->second.x = s->room;
+    p->second.y = s->at[p->y];
+    HYP_TRY(hyp_cuda_launch(s, &p->first_grid, &p->first, diag));
+    return hyp_cuda_launch(s, &p->second_grid, &p->second, diag);
+}
+
+/* `args` is for results in one part each. */
+static hyp_status add_parts(hyp_cuda_build *b, const reduction *r, const hyp_cuda_reduce *args, const hyp_cuda_grid *grid,
+                            int64_t parts)
+{
+    const hyp_cuda_device *device = b->session->model->device;
+    hyp_dtype wide = wide_type((hyp_dtype)args->dtype);
+    void *data;
+    HYP_TRY(hyp_cuda_want_room(b, (size_t)(args->results * parts) * hyp_dtype_size(wide)));
+    HYP_TRY(hyp_cuda_add_op(b, run_parts, sizeof(in_parts), &data));
+    in_parts *p = data;
+    *p = (in_parts){.first = *args, .second = *args, .first_grid = *grid, .x = r->x, .y = r->y};
+    p->first.results *= parts;
+    p->first.parts = hyp_cuda_extent_of(parts);
+    p->first.terms = (args->all_terms + parts - 1) / parts;
+    p->first.mean = -1;
+    p->first.y_dtype = wide;
+    p->first_grid.blocks = hyp_cuda_blocks(device, p->first.results, args->along_x ? grid->block_y : grid->block_x);
+    p->second.dtype = wide;
+    p->second.terms = p->second.all_terms = parts;
+    p->second.kept_rank = p->second.reduced_rank = 1;
+    p->second.kept[0] = hyp_cuda_extent_of(args->results);
+    p->second.kept_stride[0] = parts;
+    p->second.reduced[0] = hyp_cuda_extent_of(parts);
+    p->second.reduced_stride[0] = 1;
+    p->second.along_x = 1;
+    p->second_grid = team_grid(grid->kernel, device, args->results, parts, true);
+    return hyp_cuda_need_kernel(b, grid->kernel);
+}
+
 static hyp_status add_reduction(hyp_cuda_build *b, const reduction *r, hyp_cuda_box *kept, hyp_cuda_box *reduced)
 {
+    const hyp_cuda_device *device = b->session->model->device;
     hyp_dtype dtype = hyp_cuda_dtype(b->program, r->x);
     hyp_cuda_box_merge(kept);
     sort_axes(reduced);
@@ -81,10 +151,13 @@ static hyp_status add_reduction(hyp_cuda_build *b, const reduction *r, hyp_cuda_
     bool along_x = kept->rank == 0 || (reduced->rank > 0 && reduced->stride[0][0] < kept->stride[0][0]);
     hyp_cuda_reduce args = {.results = results,
                             .terms = terms,
+                            .all_terms = terms,
+                            .mean = r->mean ? terms : -1,
+                            .parts = hyp_cuda_extent_of(1),
                             .kept_rank = kept->rank,
                             .reduced_rank = reduced->rank,
                             .dtype = dtype,
-                            .mean = r->mean,
+                            .y_dtype = dtype,
                             .largest = r->largest,
                             .turned = r->turned,
                             .along_x = along_x};
@@ -96,10 +169,9 @@ static hyp_status add_reduction(hyp_cuda_build *b, const reduction *r, hyp_cuda_
         args.reduced[a] = hyp_cuda_extent_of(reduced->extent[a]);
         args.reduced_stride[a] = reduced->stride[0][a];
     }
-    const hyp_cuda_grid grid = team_grid(dtype == HYP_F64            ? HYP_CUDA_KERNEL_reduce_f64
-                                         : hyp_dtype_is_float(dtype) ? HYP_CUDA_KERNEL_reduce_f32
-                                                                     : HYP_CUDA_KERNEL_reduce_i64,
-                                         b->session->model->device, results, terms, along_x);
+    const hyp_cuda_grid grid = team_grid(reduce_kernel(dtype), device, results, terms, along_x);
+    int64_t parts = parts_of(device, grid.blocks, terms);
+    if (parts > 1) return add_parts(b, r, &args, &grid, parts);
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_reduce, x, r->x + 1),
                                    HYP_CUDA_SLOT(hyp_cuda_reduce, y, r->y + 1)};
     return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
