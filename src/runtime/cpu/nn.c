@@ -15,12 +15,12 @@ enum { A, B, BIAS, C, OPERANDS };
 
 /* A step that was prepared. */
 typedef struct entry {
-    hyp_nn_step step; /* first: hyp_nn_find */
-    hyp_cpu_gemm gemm;
-    hyp_cpu_op op;       /* of oneDNN; op.run NULL: our own kernel does it */
-    bool widens;         /* the product is in f32, the operands are not */
-    size_t at[OPERANDS]; /* floats of scratch memory: where operands are that are widened, */
-    size_t rest;         /* and what the product needs besides */
+    hyp_nn_step step;           /* first: hyp_nn_find */
+    hyp_cpu_gemm gemm, done_as; /* done_as: in f32 where it widens */
+    hyp_cpu_op op;              /* of oneDNN; op.run NULL: our own kernel does it */
+    bool widens;                /* the product is in f32, the operands are not */
+    size_t at[OPERANDS];        /* floats of scratch memory: where operands are that are widened, */
+    size_t rest;                /* and what the product needs besides */
 } entry;
 
 typedef struct state {
@@ -150,7 +150,7 @@ static stored stored_as(const hyp_cpu_gemm *g, int operand)
 }
 
 /* Places for operands in f32, rows without gaps. */
-static bool place_widened(entry *e, hyp_cpu_gemm *wide)
+static bool widen(entry *e)
 {
     enum { LANES = 16 };
     for (int i = 0; i < OPERANDS; i++) {
@@ -161,12 +161,12 @@ static bool place_widened(entry *e, hyp_cpu_gemm *wide)
             !hyp_add_size(floats / LANES * LANES + LANES, e->rest, &e->rest))
             return false;
     }
-    *wide = e->gemm;
+    hyp_cpu_gemm *wide = &e->done_as;
     wide->dtype = HYP_F32;
     wide->a_ld = stored_as(wide, A).columns;
     wide->b_ld = stored_as(wide, B).columns;
     wide->c_ld = wide->n;
-    return true;
+    return e->widens = true;
 }
 
 static bool has_fast(const state *s, hyp_dtype dtype)
@@ -182,21 +182,19 @@ static bool has_fast(const state *s, hyp_dtype dtype)
 
 static hyp_status make(state *s, const hyp_nn_step *step, entry *out, hyp_diag *diag)
 {
-    *out = (entry){.gemm = gemm_of(step), .op = {.threads = s->device->threads}};
+    const hyp_cpu_gemm gemm = gemm_of(step);
+    *out = (entry){.gemm = gemm, .done_as = gemm, .op = {.threads = s->device->threads}};
     memcpy(&out->step, step, sizeof *step);
-    hyp_cpu_gemm g = out->gemm;
-    out->widens = !has_fast(s, g.dtype);
-    if (out->widens && !place_widened(out, &g)) return hyp_fail_memory(diag, SIZE_MAX);
+    if (!has_fast(s, gemm.dtype) && !widen(out)) return hyp_fail_memory(diag, SIZE_MAX);
 #ifdef HYP_HAVE_ONEDNN
-    HYP_TRY(hyp_dnnl_prepare_gemm(s->device->dnnl, &g, &out->op, diag));
-    if (!out->op.run && !out->widens && g.dtype != HYP_F32) { /* not in this form */
-        out->widens = true;
-        if (!place_widened(out, &g)) return hyp_fail_memory(diag, SIZE_MAX);
-        HYP_TRY(hyp_dnnl_prepare_gemm(s->device->dnnl, &g, &out->op, diag));
+    HYP_TRY(hyp_dnnl_prepare_gemm(s->device->dnnl, &out->done_as, &out->op, diag));
+    if (!out->op.run && out->done_as.dtype != HYP_F32) { /* not in this form */
+        if (!widen(out)) return hyp_fail_memory(diag, SIZE_MAX);
+        HYP_TRY(hyp_dnnl_prepare_gemm(s->device->dnnl, &out->done_as, &out->op, diag));
     }
 #endif
     size_t floats = out->op.work_bytes / sizeof(float) + 1, bytes;
-    if (!out->op.run && !hyp_cpu_gemm_floats(&g, &floats)) floats = SIZE_MAX;
+    if (!out->op.run && !hyp_cpu_gemm_floats(&out->done_as, &floats)) floats = SIZE_MAX;
     if (!hyp_add_size(floats, out->rest, &bytes) || !hyp_mul_size(bytes, sizeof(float), &bytes)) bytes = SIZE_MAX / 2;
     hyp_status status = hyp_nn_grow(&s->scratch, &s->scratch_bytes, bytes, diag);
     if (status != HYP_OK) dispose(out);
@@ -270,14 +268,10 @@ static hyp_status multiply(const state *s, const entry *e, void *const *operands
     }
     run.call.at = at;
     run.call.work = scratch + e->rest;
-    hyp_cpu_gemm g = e->gemm, unused;
-    if (e->op.run) {
+    if (e->op.run)
         HYP_TRY(e->op.run(&e->op, &run, diag));
-    } else {
-        entry again = {.gemm = g};
-        if (e->widens && place_widened(&again, &unused)) g = unused;
-        hyp_cpu_run_gemm(&run, &g, at[A], at[B], at[BIAS], at[C], run.call.work);
-    }
+    else
+        hyp_cpu_run_gemm(&run, &e->done_as, at[A], at[B], at[BIAS], at[C], run.call.work);
     if (e->widens) convert(&run, e, C, operands[C], scratch, true);
     return HYP_OK;
 }

@@ -1,7 +1,5 @@
 /* check.c - the caller's tensors: of one type, of dims that fit, where the device can use them, none written over
  * another. */
-#include <stdlib.h>
-
 #include "base/dtype.h"
 #include "base/sized.h"
 #include "runtime/nn/nn.h"
@@ -168,10 +166,16 @@ static hyp_status check_matrix(const hyp_nn_call *c, const named *n, int64_t row
     return check_memory(c->nn, n, align ? align : size, elements * size, written, diag);
 }
 
-static int by_begin(const void *a, const void *b)
+/* By where they begin. The library's sort may take memory, which a run must not. */
+static void sort(hyp_nn_range *list, size_t count)
 {
-    const hyp_nn_range *p = a, *q = b;
-    return p->begin < q->begin ? -1 : p->begin > q->begin;
+    for (size_t gap = count / 2; gap > 0; gap /= 2) /* Shell 1959 */
+        for (size_t i = gap; i < count; i++) {
+            hyp_nn_range r = list[i];
+            size_t j = i;
+            for (; j >= gap && list[j - gap].begin > r.begin; j -= gap) list[j] = list[j - gap];
+            list[j] = r;
+        }
 }
 
 /* No output overlaps anything. */
@@ -179,7 +183,7 @@ static hyp_status check_apart(hyp_nn *nn, hyp_diag *diag)
 {
     hyp_nn_range *list = nn->ranges.data;
     const hyp_nn_range *any = NULL, *output = NULL; /* of those before, which end last */
-    if (nn->ranges.len > 1) qsort(list, nn->ranges.len, sizeof *list, by_begin);
+    sort(list, nn->ranges.len);
     for (size_t i = 0; i < nn->ranges.len; i++) {
         const hyp_nn_range *r = &list[i], *other = r->written ? any : output;
         if (other && other->end > r->begin) {

@@ -233,8 +233,13 @@ void hyp_nn_step_text(const hyp_nn_step *s, char out[HYP_NN_STEP_TEXT])
 {
     static const char *const kinds[] = {"forward", "dgrad", "wgrad", "grad", "sums"};
     static const char *const acts[] = {"", " relu", " gelu", " gelu-tanh", " silu"};
-    snprintf(out, HYP_NN_STEP_TEXT, "%s %s %lldx%lldx%lld%s%s%s%s", kinds[s->kind],
-             s->tf32 ? "tf32" : hyp_dtype_name((hyp_dtype)s->dtype), (long long)s->rows, (long long)s->in,
-             (long long)s->out, acts[s->act], s->aux ? s->act == HYP_NN_RELU ? " mask" : " saved" : "",
+    char in[32] = "";
+    if (s->in > 0) snprintf(in, sizeof in, "x%lld", (long long)s->in);
+    snprintf(out, HYP_NN_STEP_TEXT, "%s %s %lld%sx%lld%s%s%s%s", kinds[s->kind],
+             s->tf32 ? "tf32" : hyp_dtype_name((hyp_dtype)s->dtype), (long long)s->rows, in, (long long)s->out,
+             acts[s->act],
+             !s->aux                 ? ""
+             : s->act == HYP_NN_RELU ? " mask"
+                                     : " saved",
              s->bias ? " bias" : "", s->add || s->add_bias ? " added" : "");
 }
