@@ -281,13 +281,14 @@ typedef struct tuner {
     uint8_t mask; /* that all relus between layers have, or have not */
 } tuner;
 
-/* Whether the step is on one side of the relu. */
+/* Whether the step takes another time with the relu's mask than without: what makes it, what reads it, and the gradient
+ * of the weights before it, which sums that of the bias where the mask's reader does not. */
 static bool is_beside(const hyp_nn_relu *r, const hyp_nn_step *s)
 {
-    bool before = s->kind == HYP_NN_FORWARD && s->in == r->in && s->out == r->width;
-    bool after = s->kind == HYP_NN_DGRAD && s->in == r->width && s->out == r->out;
-    return s->act == HYP_NN_RELU && s->dtype == r->dtype && s->tf32 == r->tf32 && s->rows == r->rows &&
-           (before || after);
+    bool own = s->in == r->in && s->out == r->width, makes = s->kind == HYP_NN_FORWARD && s->act == HYP_NN_RELU && own;
+    bool reads = s->kind == HYP_NN_DGRAD && s->act == HYP_NN_RELU && s->in == r->width && s->out == r->out;
+    return s->dtype == r->dtype && s->tf32 == r->tf32 && s->rows == r->rows &&
+           (makes || reads || (s->kind == HYP_NN_WGRAD && own));
 }
 
 static hyp_status tune_step(void *user, const hyp_nn_step *step, const hyp_nn_operands *at, hyp_diag *diag)
