@@ -277,7 +277,7 @@ void nn_unplace(hyp_nn *nn, const nn_case *c, nn_tensors *t)
     }
 }
 
-static const hyp_nn_run_options *options_of(const nn_case *c, nn_tensors *t)
+const hyp_nn_run_options *nn_options(const nn_case *c, nn_tensors *t)
 {
     t->options.tf32 = c->tf32;
     t->options.accumulate = c->accumulate;
@@ -290,18 +290,18 @@ static const hyp_nn_run_options *options_of(const nn_case *c, nn_tensors *t)
 
 hyp_status nn_forward(hyp_nn *nn, const nn_case *c, nn_tensors *t, bool saves, hyp_diag *diag)
 {
-    return hyp_mlp_forward(nn, t->layers, c->count, &t->x, &t->y, saves ? &t->saved : NULL, options_of(c, t), diag);
+    return hyp_mlp_forward(nn, t->layers, c->count, &t->x, &t->y, saves ? &t->saved : NULL, nn_options(c, t), diag);
 }
 
 hyp_status nn_backward(hyp_nn *nn, const nn_case *c, nn_tensors *t, hyp_diag *diag)
 {
     return hyp_mlp_backward(nn, t->layers, c->count, &t->x, &t->saved, &t->dy, c->dx ? &t->dx : NULL, t->gradients,
-                            options_of(c, t), diag);
+                            nn_options(c, t), diag);
 }
 
 hyp_status nn_reserve(hyp_nn *nn, const nn_case *c, nn_tensors *t, hyp_diag *diag)
 {
-    return hyp_mlp_reserve(nn, t->layers, c->count, &t->x, c->dx ? &t->dx : NULL, t->gradients, options_of(c, t), diag);
+    return hyp_mlp_reserve(nn, t->layers, c->count, &t->x, c->dx ? &t->dx : NULL, t->gradients, nn_options(c, t), diag);
 }
 
 /* ---- checks --------------------------------------------------------------------------------------------------- */

@@ -51,6 +51,8 @@ void nn_unplace(hyp_nn *nn, const nn_case *c, nn_tensors *t);
 /* Elements of a tensor whose rows are so far apart. The caller's: free. */
 double *nn_fetch(hyp_nn *nn, const hyp_tensor *t, int64_t rows, int64_t columns, int64_t ld);
 
+/* The options of a case's calls. */
+const hyp_nn_run_options *nn_options(const nn_case *c, nn_tensors *t);
 hyp_status nn_forward(hyp_nn *nn, const nn_case *c, nn_tensors *t, bool saves, hyp_diag *diag);
 hyp_status nn_backward(hyp_nn *nn, const nn_case *c, nn_tensors *t, hyp_diag *diag);
 hyp_status nn_reserve(hyp_nn *nn, const nn_case *c, nn_tensors *t, hyp_diag *diag);

@@ -332,13 +332,15 @@ static void derive(const rows_job *j, block *z, block *out)
 static void derive_block(const rows_job *j, int64_t row, int64_t first, int64_t n, block *g)
 {
     block z = {{0}}, d;
-    const uint8_t *bits = (const uint8_t *)j->mask + (j->mask ? row * hyp_nn_mask_ld(j->columns) / 8 : 0);
-    if (!j->mask)
+    const uint8_t *bits = NULL;
+    if (j->mask)
+        bits = (const uint8_t *)j->mask + row * hyp_nn_mask_ld(j->columns) / 8;
+    else
         j->kernels->widen(j->dtype,
                           j->kept + (size_t)(row * hyp_nn_hidden_ld(j->columns) + first) * hyp_dtype_size(j->dtype),
                           z.at, n);
     if (j->act == HYP_NN_RELU) {
-        for (int64_t i = 0; i < n && j->mask; i++) z.at[i] = (float)(bits[(first + i) / 8] >> (first + i) % 8 & 1);
+        for (int64_t i = 0; i < n && bits; i++) z.at[i] = (float)(bits[(first + i) / 8] >> (first + i) % 8 & 1);
         for (int64_t i = 0; i < n; i++) g->at[i] = z.at[i] > 0 ? g->at[i] : 0;
         return;
     }

@@ -223,8 +223,8 @@ hyp_status hyp_nn_backward_steps(const hyp_nn_call *c, char *workspace, hyp_nn_v
     }
     for (size_t l = c->count; l-- > lowest;) {
         HYP_TRY(add_own(c, l, &g, visit, user, diag));
-        if (l > lowest || c->dx)
-            HYP_TRY(go_down(c, l, workspace + (g.at == workspace ? part : 0), &g, visit, user, diag));
+        char *free_part = l == 0 ? NULL : workspace + (g.at == workspace ? part : 0);
+        if (l > lowest || c->dx) HYP_TRY(go_down(c, l, free_part, &g, visit, user, diag));
     }
     return HYP_OK;
 }

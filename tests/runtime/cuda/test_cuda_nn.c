@@ -103,7 +103,7 @@ static void wrong_calls(void **unused)
 
 static hyp_status tune(hyp_nn *nn, const nn_case *c, nn_tensors *t, double seconds)
 {
-    return hyp_nn_tune(nn, t->layers, c->count, &t->x, c->dx ? &t->dx : NULL, t->gradients, &t->options, seconds,
+    return hyp_nn_tune(nn, t->layers, c->count, &t->x, c->dx ? &t->dx : NULL, t->gradients, nn_options(c, t), seconds,
                        message);
 }
 
