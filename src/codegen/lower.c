@@ -120,27 +120,45 @@ static hyp_status predict_copy(hyp_lowering *l, hyp_value_id v, HypPlan__Step *s
 }
 
 /* An output that is an input, a constant, or another output's memory seen otherwise is a copy of it. */
+static hyp_status emit_output(hyp_lowering *l, size_t i, uint32_t *out)
+{
+    const hyp_named_value *output = &l->graph->outputs.data[i];
+    hyp_value_id v = output->value, root = hyp_lower_root(l, v);
+    if (l->values[root].output_plus1 == i + 1) {
+        *out = l->values[root].tensor_plus1 - 1;
+        return HYP_OK;
+    }
+    uint32_t from;
+    const hyp_type *type = &hyp_lower_value(l, v)->type;
+    HYP_TRY(hyp_lower_read(l, v, &from));
+    HYP_TRY(hyp_lower_add_tensor(l, output->name, type, HYP_PLAN__PLACE__PLACE_OUTPUT, out));
+    HYP_TRY(hyp_emit_whole_copy(l, from, *out, type));
+    return predict_copy(l, v, l->steps.data[l->steps.len - 1]);
+}
+
+/* The variable that an output of the graph sets, NULL for any other output. */
+static HypPlan__Variable *variable_of(const hyp_lowering *l, size_t output)
+{
+    const hyp_graph *g = l->graph;
+    for (size_t i = 0; i < g->variables.len; i++)
+        if (g->variables.data[i].output == output) return l->out->program->variables[i];
+    return NULL;
+}
+
+/* What a variable becomes is no output where it stays what it is. */
 static hyp_status emit_outputs(hyp_lowering *l)
 {
     const hyp_graph *g = l->graph;
+    HypPlan__Program *p = l->out->program;
     void *list;
     HYP_TRY(hyp_lower_alloc(l, g->outputs.len, sizeof(uint32_t), &list));
-    uint32_t *outputs = list;
+    p->outputs = list;
     for (size_t i = 0; i < g->outputs.len; i++) {
-        hyp_value_id v = g->outputs.data[i].value, root = hyp_lower_root(l, v);
-        if (l->values[root].output_plus1 == i + 1) {
-            outputs[i] = l->values[root].tensor_plus1 - 1;
-            continue;
-        }
-        uint32_t from;
-        const hyp_type *type = &hyp_lower_value(l, v)->type;
-        HYP_TRY(hyp_lower_read(l, v, &from));
-        HYP_TRY(hyp_lower_add_tensor(l, g->outputs.data[i].name, type, HYP_PLAN__PLACE__PLACE_OUTPUT, &outputs[i]));
-        HYP_TRY(hyp_emit_whole_copy(l, from, outputs[i], type));
-        HYP_TRY(predict_copy(l, v, l->steps.data[l->steps.len - 1]));
+        HypPlan__Variable *variable = variable_of(l, i);
+        if (variable && g->inputs.data[variable->input] == g->outputs.data[i].value) continue;
+        HYP_TRY(emit_output(l, i, &p->outputs[p->n_outputs++]));
+        if (variable) variable->output_plus1 = (uint32_t)p->n_outputs;
     }
-    l->out->program->outputs = outputs;
-    l->out->program->n_outputs = g->outputs.len;
     return HYP_OK;
 }
 
@@ -164,7 +182,6 @@ static hyp_status add_data_sizes(hyp_lowering *l)
     return HYP_OK;
 }
 
-/* What variables begin with comes behind all other weights: no step reads it. */
 static hyp_status add_variables(hyp_lowering *l)
 {
     HypPlan__Program *p = l->out->program;
@@ -174,17 +191,24 @@ static hyp_status add_variables(hyp_lowering *l)
     HYP_TRY(hyp_lower_alloc(l, count, sizeof **p->variables, &memory));
     p->variables = list;
     for (; p->n_variables < count; p->n_variables++) {
-        const hyp_variable *from = &l->graph->variables.data[p->n_variables];
-        const hyp_value *value = hyp_graph_variable(l->graph, p->n_variables);
         HypPlan__Variable *to = (HypPlan__Variable *)memory + p->n_variables;
-        uint32_t initial;
         hyp_plan__variable__init(to);
-        to->input = from->input;
-        to->output = from->output;
+        to->input = l->graph->variables.data[p->n_variables].input;
         p->variables[p->n_variables] = to;
+    }
+    return HYP_OK;
+}
+
+/* What variables begin with comes behind all other weights: no step reads it. */
+static hyp_status add_initial(hyp_lowering *l)
+{
+    for (size_t i = 0; i < l->graph->variables.len; i++) {
+        const hyp_value *value = hyp_graph_variable(l->graph, i);
+        HypPlan__Variable *to = l->out->program->variables[i];
+        uint32_t initial;
         if (!value->bytes) continue;
         HYP_TRY(hyp_lower_add_tensor(l, value->name, &value->type, HYP_PLAN__PLACE__PLACE_WEIGHT, &initial));
-        l->folds.data[initial] = l->graph->inputs.data[from->input];
+        l->folds.data[initial] = l->graph->inputs.data[to->input];
         to->initial_plus1 = initial + 1;
     }
     return HYP_OK;
@@ -279,11 +303,12 @@ static hyp_status lower(hyp_lowering *l)
 {
     HYP_TRY(prepare(l));
     HYP_TRY(add_inputs(l));
+    HYP_TRY(add_variables(l));
     HYP_TRY(hyp_lower_analyse(l));
     HYP_TRY(emit(l));
     HYP_TRY(emit_outputs(l));
     HYP_TRY(add_data_sizes(l));
-    HYP_TRY(add_variables(l));
+    HYP_TRY(add_initial(l));
     HYP_TRY(hyp_lower_place_scratch(l));
     HYP_TRY(hyp_lower_finish_program(l));
     HYP_TRY(hyp_lower_add_distances(l));

@@ -155,6 +155,14 @@ double hyp_plan_predicted_steps(const HypPlan__Program *program);
 double hyp_plan_tolerance(uint8_t byte);
 uint8_t hyp_plan_tolerance_byte(double tolerance);
 
+/* The variables that a run changes: so many outputs are theirs, the last ones. */
+static inline size_t hyp_plan_changed(const HypPlan__Program *program)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < program->n_variables; i++) count += program->variables[i]->output_plus1 != 0;
+    return count;
+}
+
 /* The inputs and outputs that who runs the program gives and gets: the first so many. */
 static inline size_t hyp_plan_shown_inputs(const HypPlan__Program *program)
 {
@@ -162,7 +170,7 @@ static inline size_t hyp_plan_shown_inputs(const HypPlan__Program *program)
 }
 static inline size_t hyp_plan_shown_outputs(const HypPlan__Program *program)
 {
-    return program->n_outputs - program->n_variables - program->hidden_outputs;
+    return program->n_outputs - hyp_plan_changed(program) - program->hidden_outputs;
 }
 
 /* The tensor that holds the bytes: `tensor` itself, or what it is a view of. */

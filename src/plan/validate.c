@@ -176,7 +176,7 @@ static hyp_status check_symbols(check *c)
 static hyp_status check_data_sizes(check *c)
 {
     const HypPlan__Program *p = c->program;
-    size_t outputs = p->n_outputs - p->n_variables;
+    size_t outputs = p->n_outputs - hyp_plan_changed(p);
     if (p->hidden_outputs > outputs) return WRONG(c, "%u of %zu outputs are hidden", p->hidden_outputs, outputs);
     size_t shown = hyp_plan_shown_outputs(p);
     for (size_t i = shown; i < outputs; i++) {
@@ -221,13 +221,14 @@ static hyp_status check_variable(check *c, size_t i, bool *set, bool *used)
 {
     const HypPlan__Program *p = c->program;
     const HypPlan__Variable *v = p->variables[i];
-    size_t inputs = hyp_plan_shown_inputs(p), outputs = p->n_outputs - p->n_variables;
+    size_t inputs = hyp_plan_shown_inputs(p), outputs = p->n_outputs - hyp_plan_changed(p);
     if (v->input != inputs + i) return WRONG(c, "variable %zu is input %u, not %zu", i, v->input, inputs + i);
     const tensor *before = p->tensors[p->inputs[v->input]];
-    if (v->output < outputs || v->output >= p->n_outputs || !take_once(&set[v->output - outputs]))
+    uint32_t output = v->output_plus1 - 1;
+    if (v->output_plus1 && (output < outputs || output >= p->n_outputs || !take_once(&set[output - outputs])))
         return WRONG(c, "the variable '%s' has output %u; wanted is one of %zu to %zu, and no other variable's",
-                     before->name, v->output, outputs, p->n_outputs - 1);
-    if (!same_fixed(p, before, p->tensors[p->outputs[v->output]]))
+                     before->name, output, outputs, p->n_outputs - 1);
+    if (!same_fixed(p, before, v->output_plus1 ? p->tensors[p->outputs[output]] : before))
         return WRONG(c, "the variable '%s' becomes what has not its type and fixed sizes", before->name);
     if (!v->initial_plus1) return HYP_OK;
     uint32_t initial = v->initial_plus1 - 1;
@@ -241,7 +242,7 @@ static hyp_status check_variable(check *c, size_t i, bool *set, bool *used)
 static hyp_status check_variables(check *c)
 {
     const HypPlan__Program *p = c->program;
-    if (p->n_variables > p->n_inputs || p->n_variables > p->n_outputs)
+    if (p->n_variables > p->n_inputs || hyp_plan_changed(p) > p->n_outputs)
         return WRONG(c, "there are %zu variables, %zu inputs and %zu outputs", p->n_variables, p->n_inputs, p->n_outputs);
     if (p->n_variables && p->n_golden)
         return WRONG(c, "it has variables and runs with known results, which tell nothing of them");

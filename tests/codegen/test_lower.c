@@ -878,6 +878,24 @@ static void a_demoted_graph_keeps_its_edges_and_scalars(void **state)
     assert_true(written_weight(f, "", 1) == 2);
 }
 
+static void a_variable_that_stays_what_it_is_takes_no_step(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 2)) (variable %a (f32 2) 1 2) (variable %b (f32 2)) (variable %c (f32 2)) (%s "
+             "(add %x "
+             "%a)) (output \"s\" %s) (set %c %s) (set %a %a) (set %b %a))");
+    assert_steps(f, "add copy copy");
+    assert_int_equal(f->p->n_outputs, 3);
+    assert_int_equal(f->p->n_variables, 3);
+    assert_int_equal(f->p->variables[0]->output_plus1, 0);
+    assert_int_equal(f->p->variables[1]->output_plus1, 3);
+    assert_int_equal(f->p->variables[2]->output_plus1, 2);
+    assert_int_equal(count_place(f, HYP_PLAN__PLACE__PLACE_WEIGHT), 1);
+    assert_int_equal(f->p->variables[0]->initial_plus1, f->p->n_tensors);
+    assert_true(written_weight(f, "a", 1) == 2);
+    assert_int_equal(f->p->variables[1]->initial_plus1, 0);
+}
+
 static void a_demoted_variable_keeps_its_type(void **state)
 {
     fixture *f = *state;
@@ -1054,6 +1072,7 @@ int main(void)
         TEST(sizes_are_filled_in_or_folded),
         TEST(a_scalar_constant_is_an_instruction_once),
         TEST(a_demoted_graph_keeps_its_edges_and_scalars),
+        TEST(a_variable_that_stays_what_it_is_takes_no_step),
         TEST(a_demoted_variable_keeps_its_type),
         TEST(borrowed_constants_are_forgotten_when_they_are_written),
         TEST(a_constant_without_data_cannot_be_written),

@@ -357,6 +357,7 @@ static void a_plan_may_have_nothing_else(void **state)
         static HypPlan__Variable v;
         static HypPlan__Variable *list[] = {&v};
         hyp_plan__variable__init(&v);
+        v.output_plus1 = 1;
         pb_init(&b);
         uint32_t one = pb_const(&b, 1), n = pb_input(&b, "n", HYP_I64, 1, &one);
         uint32_t after = pb_output(&b, "n", HYP_I64, 1, &one);
@@ -401,7 +402,8 @@ static void outputs_may_be_cut_beside_them(void **state)
         b.program.data_sizes = sizes;
         b.program.n_data_sizes = b.program.hidden_outputs = 1;
         hyp_plan__variable__init(&v);
-        v.input = v.output = 2;
+        v.input = 2;
+        v.output_plus1 = 3;
         b.program.variables = list;
         b.program.n_variables = 1;
         hyp_engine *e = pb_load(&b, devices[d]);
@@ -454,16 +456,17 @@ static void shows_one(void) { b.program.n_variables = 3; }
 static void has_no_input(void) { v[0].input = 99; }
 static void has_a_shown_input(void) { v[0].input = 0; }
 static void has_inputs_in_another_order(void) { v[0].input = 4, v[1].input = 3; }
-static void has_no_output(void) { v[0].output = 99; }
-static void has_a_shown_output(void) { v[0].output = 0; }
-static void shares_an_output(void) { v[3].output = v[2].output; }
-static void changes_its_type(void) { v[0].output = 3, v[1].output = 4; }
-static void changes_its_sizes(void) { v[0].output = 5, v[2].output = 4; }
+static void has_no_output(void) { v[0].output_plus1 = 99; }
+static void has_less_than_all(void) { v[0].output_plus1 = 0; }
+static void has_a_shown_output(void) { v[0].output_plus1 = 1; }
+static void shares_an_output(void) { v[3].output_plus1 = v[1].output_plus1; }
+static void changes_its_type(void) { v[0].output_plus1 = 4, v[1].output_plus1 = 5; }
+static void changes_its_sizes(void) { v[0].output_plus1 = 6, v[3].output_plus1 = 5; }
 static void begins_with_nothing(void) { v[0].initial_plus1 = 1000; }
 static void begins_with_an_input(void) { v[0].initial_plus1 = b.inputs[3] + 1; }
 static void begins_with_anothers(void) { v[0].initial_plus1 = v[2].initial_plus1; }
 static void begins_with_another_type(void) { v[1].initial_plus1 = v[0].initial_plus1, v[0].initial_plus1 = 0; }
-static void two_begin_with_one(void) { v[2] = v[0], v[2].input = 5, v[2].output = 5; }
+static void two_begin_with_one(void) { v[2] = v[0], v[2].input = 5, v[2].output_plus1 = 0; }
 static void hides_them_as_counts(void) { b.program.hidden_outputs = 1; }
 static void hides_more_than_all(void) { b.program.hidden_outputs = UINT32_MAX; }
 static void is_of_any_size(void)
@@ -474,7 +477,7 @@ static void is_of_any_size(void)
 static void is_larger_than_memory(void)
 {
     uint32_t huge = pb_const(&b, INT64_MAX / 2);
-    b.tensors[b.inputs[6]].dims[0] = b.tensors[b.outputs[6]].dims[0] = huge;
+    b.tensors[b.inputs[6]].dims[0] = b.tensors[b.outputs[5]].dims[0] = huge;
 }
 
 static void what_makes_no_sense_is_refused(void **state)
@@ -485,6 +488,7 @@ static void what_makes_no_sense_is_refused(void **state)
                                             has_a_shown_input,
                                             has_inputs_in_another_order,
                                             has_no_output,
+                                            has_less_than_all,
                                             has_a_shown_output,
                                             shares_an_output,
                                             changes_its_type,

@@ -2,7 +2,7 @@
  *
  *   before  w f32[3] = 1 2 3    n i64 = 0    same f32[2] = 5 6    none f32[0]
  *   y = w + x for x f32[3];  z = s for s f32[rows];  picked = w[i] for i i64[1], which fails where i is out of range
- *   after   w = y    n = n + 1    same, none as they are
+ *   after   w = y    n = n + 1    none a copy of itself; no step has to do with same
  */
 #ifndef HYP_TESTS_RUNTIME_VARIABLE_PLAN_H
 #define HYP_TESTS_RUNTIME_VARIABLE_PLAN_H
@@ -42,11 +42,10 @@ static inline void vp_build_with(plan_builder *b, bool picks)
     uint32_t y = pb_output(b, "y", HYP_F32, 1, &three), z = pb_output(b, "z", HYP_F32, 1, &rows);
     uint32_t picked = pb_output(b, "picked", HYP_F32, 1, &one);
     uint32_t new_n = pb_output(b, "new:n", HYP_I64, 0, NULL), new_w = pb_output(b, "new:w", HYP_F32, 1, &three);
-    uint32_t new_same = pb_output(b, "new:same", HYP_F32, 1, &two);
     uint32_t new_none = pb_output(b, "new:none", HYP_F32, 1, &zero);
     vp_sum(b, HYP_F32, 1, three, x, w, 0, 2, (uint32_t[]){y, new_w});
     vp_sum(b, HYP_I64, 0, one, n, PB_NONE, 1, 1, &new_n);
-    pb_copy_all(b, same, new_same, two);
+    (void)same;
     pb_copy_all(b, none, new_none, zero);
     pb_copy_all(b, s, z, rows);
     if (picks) {
@@ -61,11 +60,11 @@ static inline void vp_build_with(plan_builder *b, bool picks)
     }
     const uint32_t initial[] = {pb_weight(b, HYP_F32, 1, (int64_t[]){VP_W}, (float[]){1, 2, 3}), PB_NONE,
                                 pb_weight(b, HYP_F32, 1, (int64_t[]){VP_SAME}, (float[]){5, 6}), PB_NONE};
-    static const uint32_t outputs[] = {4, 3, 5, 6};
+    static const uint32_t outputs_plus1[] = {5, 4, 0, 6};
     for (uint32_t k = 0; k < VP_VARIABLES; k++) {
         hyp_plan__variable__init(&vp_variables[k]);
         vp_variables[k].input = VP_INPUTS + k;
-        vp_variables[k].output = outputs[k];
+        vp_variables[k].output_plus1 = outputs_plus1[k];
         vp_variables[k].initial_plus1 = initial[k] + 1; /* PB_NONE + 1 is 0 */
     }
     b->program.variables = vp_list;

@@ -15,9 +15,12 @@ enum { ALIGN = 256 };
 static uint8_t *value_of(const hyp_variable_state *v) { return v->at[v->second]; }
 static uint8_t *other_of(const hyp_variable_state *v) { return v->at[!v->second]; }
 
-static void swap_all(hyp_context *c)
+/* Where values are now: of all variables, or of those that a run changes. */
+static void swap_values(hyp_context *c, bool all)
 {
-    for (size_t i = 0; i < c->engine->variables.count; i++) c->variables[i].second = !c->variables[i].second;
+    const HypPlan__Program *p = c->engine->plan.program;
+    for (size_t i = 0; i < p->n_variables; i++)
+        if (all || p->variables[i]->output_plus1) c->variables[i].second = !c->variables[i].second;
 }
 
 /* ---- memory ---------------------------------------------------------------------------------------------- */
@@ -81,7 +84,7 @@ static hyp_status begin_anew(hyp_context *c, hyp_diag *diag)
                                           HYP_MEMORY_HOST, v->bytes, diag)
                         : fill_zero(c, other_of(v), v->bytes, diag));
     }
-    swap_all(c);
+    swap_values(c, true);
     return HYP_OK;
 }
 
@@ -124,7 +127,7 @@ hyp_status hyp_variables_settle(hyp_context *c, hyp_diag *diag)
             "the context's stream is captured, and the run before cannot be waited for, whose end decides what the "
             "variables of the plan are: end the capture first");
     hyp_status status = backend->synchronize(c->session, diag);
-    if (status == HYP_OK && c->changes) swap_all(c);
+    if (status == HYP_OK && c->changes) swap_values(c, false);
     if (status != HYP_OK && c->changes)
         hyp_diag_prefix(diag, "the last run failed, and the variables are what they were before it");
     c->running = c->changes = false;
@@ -138,10 +141,12 @@ hyp_status hyp_variables_bind(hyp_context *c, bool keep, hyp_diag *diag)
     if (c->changes || (!keep && may_fail(c))) HYP_TRY(hyp_variables_settle(c, diag));
     for (size_t i = 0; i < p->n_variables; i++) {
         const hyp_variable_state *v = &c->variables[i];
-        uint32_t input = p->variables[i]->input, output = p->variables[i]->output;
+        uint32_t input = p->variables[i]->input, output_plus1 = p->variables[i]->output_plus1;
         c->inputs[input] = value_of(v);
-        c->outputs[output] = other_of(v);
-        c->input_memory[input] = c->output_memory[output] = c->engine->backend->memory;
+        c->input_memory[input] = c->engine->backend->memory;
+        if (!output_plus1) continue;
+        c->outputs[output_plus1 - 1] = other_of(v);
+        c->output_memory[output_plus1 - 1] = c->engine->backend->memory;
     }
     return HYP_OK;
 }
@@ -151,7 +156,7 @@ void hyp_variables_queued(hyp_context *c, bool keep)
     if (!c->engine->variables.count) return;
     c->running = true;
     c->changes = !keep && may_fail(c);
-    if (!keep && !c->changes) swap_all(c);
+    if (!keep && !c->changes) swap_values(c, false);
 }
 
 /* ---- the caller ------------------------------------------------------------------------------------------ */
