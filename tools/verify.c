@@ -265,8 +265,8 @@ int command_verify(int argc, char **argv)
     }
     code = session_open(&s, &r.session, tool);
     if (code == CLI_OK && hyp_engine_variable_count(s.engine)) {
-        fprintf(stderr, "%s: %s is a step of a training: hypatiac verifies such a plan when it makes it, --verify strict\n", tool,
-                r.session.plan);
+        fprintf(stderr, "%s: %s is a step of a training: hypatiac verifies such a plan when it makes it, --verify strict\n",
+                tool, r.session.plan);
         code = CLI_USAGE;
         goto done;
     }

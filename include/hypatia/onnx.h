@@ -28,7 +28,8 @@ HYP_INLINE hyp_status hyp_onnx_run_plan(const char *plan_path, const hyp_plan_ru
     size_t in = hyp_engine_input_count(engine), out = hyp_engine_output_count(engine);
     for (size_t i = 0; i < count && status == HYP_OK; i++) { /* variables come behind inputs and outputs */
         const hyp_plan_run *r = &runs[i];
-        size_t before = r->input_count > in ? r->input_count - in : 0, after = r->output_count > out ? r->output_count - out : 0;
+        size_t before = r->input_count > in ? r->input_count - in : 0;
+        size_t after = r->output_count > out ? r->output_count - out : 0;
         if (before) status = hyp_context_variable_set(context, r->inputs + in, before, diag);
         if (status == HYP_OK)
             status = hyp_context_run(context, r->inputs, r->input_count - before, r->outputs, r->output_count - after, diag);

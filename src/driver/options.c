@@ -74,8 +74,8 @@ static hyp_status check_train(const hyp_settings *s, hyp_diag *diag)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "there is no training in fp8: compile it for bf16");
     if (s->options.updatable_count)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                        "--updatable names weights that an engine replaces, and those of a training step are variables, which a "
-                        "context has: leave --updatable out, and freeze with --frozen what is not to be trained");
+                        "--updatable names weights that an engine replaces, and those of a training step are variables, "
+                        "which a context has: leave --updatable out, and freeze with --frozen what is not to be trained");
     return HYP_OK;
 }
 
@@ -115,7 +115,8 @@ static hyp_status check(hyp_settings *s, hyp_diag *diag)
 
 hyp_status hyp_settings_init(const hyp_compile_options *options, hyp_settings *out, hyp_diag *diag)
 {
-    hyp_settings s = {.options.size = sizeof s.options, .train = HYP_TRAIN_OPTIONS_INIT}; /* others compile with these again */
+    /* Others compile with these again. */
+    hyp_settings s = {.options.size = sizeof s.options, .train = HYP_TRAIN_OPTIONS_INIT};
     HYP_TRY(hyp_sized_take(&s.options, options, hyp_compile_options, diag));
     if (s.options.train) HYP_TRY(hyp_sized_take(&s.train, s.options.train, hyp_train_options, diag));
     hyp_status status = check(&s, diag);

@@ -116,7 +116,8 @@ static hyp_status write_reduced(reduction *r, const char *path, hyp_diag *diag)
 
 static hyp_status reduce(reduction *r, const char *model_path, const char *reduced, hyp_strbuf *says, hyp_diag *diag)
 {
-    if (r->options.train) return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "what is wrong may lie in the backward pass, which the model has not");
+    if (r->options.train)
+        return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "what is wrong may lie in the backward pass, which the model has not");
     hyp_onnx_options import = hyp_import_options(&r->options);
     HYP_TRY(hyp_onnx_cut_open(model_path, &import, &r->cut, diag));
     HYP_TRY(open_draft(r, diag));

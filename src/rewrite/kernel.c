@@ -56,7 +56,8 @@ static bool is_output(const hyp_graph *g, hyp_value_id v)
     return false;
 }
 
-/* The values that a group reads and gives, each once, as inputs and outputs of an addition: it moves as much as the group does. */
+/* The values that a group reads and gives, each once, as inputs and outputs of an addition: it moves as much as the group
+ * does. */
 static hyp_status describe_edges(const hyp_graph *g, const hyp_node *const *nodes, size_t count, hyp_arena *arena,
                                  hyp_cost_query *out, hyp_diag *diag)
 {

@@ -117,8 +117,8 @@ HYP_NODISCARD hyp_status hyp_match_tensors(const hyp_io_list *list, const hyp_te
 HYP_NODISCARD hyp_status hyp_match_dims(const hyp_io *io, const hyp_tensor *tensor, int64_t *dims, hyp_diag *diag);
 
 /* Checks that a tensor has the type and the dims of an item, which are fixed; *out_bytes: what it takes. */
-HYP_NODISCARD hyp_status hyp_match_fixed(const hyp_io_list *list, const hyp_io *io, const hyp_tensor *tensor, size_t *out_bytes,
-                                         hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_match_fixed(const hyp_io_list *list, const hyp_io *io, const hyp_tensor *tensor,
+                                         size_t *out_bytes, hyp_diag *diag);
 
 /* Checks type and address of a tensor, that it has room for `bytes`, and that the backend takes its memory. */
 HYP_NODISCARD hyp_status hyp_match_data(const hyp_io_list *list, const hyp_io *io, const hyp_tensor *tensor,

@@ -60,8 +60,8 @@ hyp_status hyp_match_one(const hyp_io_list *list, const hyp_tensor *tensors, siz
                         list->count, wanted);
     if (is_variable(list->program, name))
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                        "'%s' is a variable of the plan, which the context has, and no %s: hyp_context_variable_get and _set; "
-                        "its %ss are %s",
+                        "'%s' is a variable of the plan, which the context has, and no %s: hyp_context_variable_get and "
+                        "_set; its %ss are %s",
                         name, list->what, list->what, wanted);
     if (is_weight(list->program, name))
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
@@ -149,9 +149,9 @@ hyp_status hyp_match_fixed(const hyp_io_list *list, const hyp_io *io, const hyp_
     }
     *out_bytes = bytes;
     if (same) return HYP_OK;
+    bool ranked = t->rank >= 0 && t->rank <= HYP_MAX_RANK;
     return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the %s %s was given as %s %s", list->what, io->text,
-                    hyp_dtype_name(t->dtype),
-                    t->rank >= 0 && t->rank <= HYP_MAX_RANK ? dims_text(t, given, sizeof given) : "of no rank that there is");
+                    hyp_dtype_name(t->dtype), ranked ? dims_text(t, given, sizeof given) : "of no rank that there is");
 }
 
 hyp_status hyp_match_data(const hyp_io_list *list, const hyp_io *io, const hyp_tensor *tensor, size_t bytes,

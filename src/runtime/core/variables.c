@@ -97,7 +97,7 @@ hyp_status hyp_variables_create(hyp_context *c, hyp_diag *diag)
     if (!c->variables) return hyp_fail_memory(diag, list->count * sizeof *c->variables);
     for (size_t i = 0; i < list->count; i++) {
         size_t bytes = c->variables[i].bytes = bytes_of(&list->items[i]), room = bytes + ALIGN - 1;
-        if (room < bytes || !hyp_add_size(total, room / ALIGN * ALIGN * 2, &total) || room > SIZE_MAX / 2)
+        if (room < bytes || room > SIZE_MAX / 2 || !hyp_add_size(total, room / ALIGN * ALIGN * 2, &total))
             return hyp_fail(diag, HYP_ERR_LIMIT, "the variables of the plan are larger than memory");
     }
     HYP_TRY(take_state(c, total ? total : 1, diag));

@@ -133,7 +133,8 @@ static hyp_status check_given(const hyp_io_list *list, const hyp_io *io, const h
     if (t->bytes == bytes && t->data && t->memory == HYP_MEMORY_HOST && (uintptr_t)t->data % io->element_bytes == 0)
         return HYP_OK;
     return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                    "the weight %s wants %zu bytes in the host's memory, aligned to its elements: %zu bytes at %p were given%s",
+                    "the weight %s wants %zu bytes in the host's memory, aligned to its elements: %zu bytes at %p "
+                    "were given%s",
                     io->text, bytes, t->bytes, t->data, t->memory == HYP_MEMORY_HOST ? "" : ", in a device's");
 }
 
