@@ -93,17 +93,9 @@ static hyp_status malformed(hyp_importer *im, hyp_status status)
 
 /* ---- parts of the graph ------------------------------------------------------------------------- */
 
-static const HypOnnx__NodeProto *node_of(const HypOnnx__GraphProto *graph, const char *value)
-{
-    for (size_t i = 0; i < graph->n_node; i++)
-        for (size_t o = 0; o < graph->node[i]->n_output; o++)
-            if (strcmp(graph->node[i]->output[o], value) == 0) return graph->node[i];
-    return NULL;
-}
-
 /* Whether a node takes an input as weights or a bias: of a product, a convolution or a normalization, or as what is
  * added to a product. */
-static bool takes_weights(const HypOnnx__GraphProto *graph, const HypOnnx__NodeProto *node, size_t input)
+static bool takes_weights(const hyp_importer *im, const HypOnnx__NodeProto *node, size_t input)
 {
     static const char *const names[] = {"Gemm", "MatMul", "Conv", "ConvTranspose", "LayerNormalization",
                                         "RMSNormalization", "BatchNormalization", "InstanceNormalization",
@@ -111,43 +103,52 @@ static bool takes_weights(const HypOnnx__GraphProto *graph, const HypOnnx__NodeP
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(node->op_type, names[i]) == 0) return true;
     if (strcmp(node->op_type, "Add") != 0 || node->n_input != 2) return false;
-    const HypOnnx__NodeProto *other = node_of(graph, node->input[1 - input]);
-    return other && strcmp(other->op_type, "MatMul") == 0;
-}
-
-static bool is_weight(const HypOnnx__GraphProto *graph, const char *name)
-{
-    for (size_t i = 0; i < graph->n_node; i++)
-        for (size_t k = 0; k < graph->node[i]->n_input; k++)
-            if (strcmp(graph->node[i]->input[k], name) == 0 && takes_weights(graph, graph->node[i], k)) return true;
-    return false;
+    const hyp_symbol *other = hyp_onnx_find(&im->scope, node->input[1 - input]);
+    return other && other->kind == HYP_SYMBOL_NODE &&
+           strcmp(im->scope.graph->node[other->index]->op_type, "MatMul") == 0;
 }
 
 /* Numbers of one element, and what is no float, are a matter of the model's form: of its shapes, and of what is
- * recognized. Not so the bias of a layer with one result. */
-static bool may_change(const HypOnnx__GraphProto *graph, const hyp_value *v, const char *name)
+ * recognized. Not so the bias of a layer with one result: by initializer, whether it is such weights. */
+static hyp_status find_single_weights(hyp_importer *im, bool **out)
 {
-    if (!hyp_dtype_is_float(v->type.dtype)) return false;
-    return v->bytes > hyp_dtype_size(v->type.dtype) || (v->bytes && v->type.rank > 0 && is_weight(graph, name));
+    const HypOnnx__GraphProto *graph = im->scope.graph;
+    bool *found = hyp_arena_zalloc(&im->arena, graph->n_initializer + 1, sizeof *found);
+    if (!found) return hyp_fail_memory(im->diag, graph->n_initializer);
+    for (size_t i = 0; i < graph->n_node; i++)
+        for (size_t k = 0; k < graph->node[i]->n_input; k++) {
+            const hyp_symbol *s = hyp_onnx_find(&im->scope, graph->node[i]->input[k]);
+            if (s && s->kind == HYP_SYMBOL_INITIALIZER && takes_weights(im, graph->node[i], k)) found[s->index] = true;
+        }
+    *out = found;
+    return HYP_OK;
+}
+
+static bool may_change(const hyp_value *v, bool is_weight)
+{
+    size_t size = hyp_dtype_size(v->type.dtype);
+    if (v->kind != HYP_VALUE_CONST || !hyp_dtype_is_float(v->type.dtype)) return false;
+    return v->bytes > size || (v->bytes == size && v->type.rank > 0 && is_weight);
 }
 
 static hyp_status mark_updatable(hyp_importer *im)
 {
     const HypOnnx__GraphProto *graph = im->scope.graph;
+    bool *weights = NULL;
+    if (im->options->updatable_count) HYP_TRY(find_single_weights(im, &weights));
     for (size_t p = 0; p < im->options->updatable_count; p++) {
         const char *pattern = im->options->updatable[p];
         bool any = false;
         for (size_t i = 0; i < graph->n_initializer; i++) {
             const char *name = graph->initializer[i]->name;
             hyp_value *v = &im->g->values.data[hyp_onnx_symbol(im, name)->value];
-            if (v->kind == HYP_VALUE_CONST && fnmatch(pattern, name, 0) == 0 && may_change(graph, v, name))
-                v->updatable = any = true;
+            if (may_change(v, weights[i]) && fnmatch(pattern, name, 0) == 0) v->updatable = any = true;
         }
         if (!any)
             return hyp_fail(
                 im->diag, HYP_ERR_INVALID_ARGUMENT,
-                "%s: no initializer of floats, of more than one element or a layer's, is called like \"%s\", which was to "
-                "be updatable",
+                "%s: no initializer of floats, of more than one element or a layer's, is called like \"%s\", which "
+                "was to be updatable",
                 im->file, pattern);
     }
     return HYP_OK;

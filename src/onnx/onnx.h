@@ -26,8 +26,8 @@ typedef struct hyp_onnx_options {
      * that leave i32, where they should wrap, then do not. */
     bool no_integer_products;
     /* `--updatable PATTERN`: initializers of the model's graph, by patterns as of a shell's file names, that are to be
-     * hyp_value.updatable: those of floats and of more than one element, or weights of layers. A pattern that none of these fits is
-     * HYP_ERR_INVALID_ARGUMENT. One whose elements the import needs stays as it is, with a warning. */
+     * hyp_value.updatable: those of floats and of more than one element, or the weights of a layer. A pattern that none of
+     * these fits is HYP_ERR_INVALID_ARGUMENT. One whose elements the import needs stays as it is, with a warning. */
     const char *const *updatable;
     size_t updatable_count;
     /* For training: what an initializer becomes in a run, as the mean that a batch normalization keeps does, is an output
