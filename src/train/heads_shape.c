@@ -257,18 +257,22 @@ hyp_value_id hyp_head_ungather(hyp_scope *s, const hyp_value_id *args)
 
 enum { MOST_RESIZED = 4096 }; /* of an axis: its matrix has the square of that */
 
+/* 1 where row and column are the same. */
+static hyp_value_id unit_matrix(hyp_builder *b, hyp_dtype dtype, hyp_dim size)
+{
+    const hyp_type row = {.dtype = HYP_F32, .rank = 1, .dims = {size}},
+                   column = {.dtype = HYP_F32, .rank = 2, .dims = {size, 1}};
+    hyp_value_id same =
+        hyp_build_node(b, HYP_OP_equal, NULL, hyp_build_numbers(b, &column, 1), hyp_build_numbers(b, &row, 1));
+    return hyp_build_node(b, HYP_OP_where, NULL, same, hyp_build_scalar(b, dtype, 1), hyp_build_scalar(b, dtype, 0));
+}
+
 /* The matrix of a resize along one axis [to, from]: what it makes of the unit vectors. */
 static hyp_value_id resize_matrix(hyp_scope *s, int32_t axis, hyp_dim from, hyp_dim to)
 {
     hyp_builder *b = s->b;
-    hyp_dtype dtype = input_type(s, 0).dtype;
-    const hyp_type square = {.dtype = HYP_F32, .rank = 2, .dims = {from, from}};
-    size_t bytes = (size_t)(from * from) * sizeof(float);
-    float *unit = hyp_arena_zalloc(&b->arena, 1, bytes);
-    hyp_value_id v = HYP_NO_VALUE, scales = s->node.input_count > 1 ? s->node.inputs[1] : HYP_NO_VALUE;
-    if (!unit) return hyp_build_note(b, hyp_fail_memory(b->diag, bytes)), HYP_NO_VALUE;
-    for (int64_t i = 0; i < from; i++) unit[i * from + i] = 1;
-    hyp_build_note(b, hyp_graph_add_const(b->g, NULL, &square, unit, bytes, true, &v, b->diag));
+    hyp_value_id v = unit_matrix(b, input_type(s, 0).dtype, from);
+    hyp_value_id scales = s->node.input_count > 1 ? s->node.inputs[1] : HYP_NO_VALUE;
     const hyp_dim sizes[] = {to, from};
     hyp_attr attrs[HYP_MAX_ATTRS];
     memcpy(attrs, s->node.attrs, hyp_op_get(HYP_OP_resize)->attr_count * sizeof *attrs);
@@ -280,9 +284,9 @@ static hyp_value_id resize_matrix(hyp_scope *s, int32_t axis, hyp_dim from, hyp_
         hyp_type pair = {.dtype = hyp_build_type(b, scales).dtype, .rank = 1, .dims = {1}};
         hyp_value_id same = hyp_build_full(b, &pair, 1);
         scales = hyp_build_node(b, HYP_OP_concat, &first, hyp_build_node(b, HYP_OP_slice, slice, scales), same);
-        v = hyp_build_node(b, HYP_OP_resize, attrs, hyp_build_cast(b, v, dtype), scales);
+        v = hyp_build_node(b, HYP_OP_resize, attrs, v, scales);
     } else if (hyp_build_ok(b)) {
-        v = hyp_build_node(b, HYP_OP_resize, attrs, hyp_build_cast(b, v, dtype));
+        v = hyp_build_node(b, HYP_OP_resize, attrs, v);
     }
     return v;
 }
