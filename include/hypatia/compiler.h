@@ -59,10 +59,11 @@ typedef struct hyp_compile_forms {
 typedef hyp_status (*hyp_choose_form_fn)(const hyp_compile_forms *forms, size_t *out, void *user, hyp_diag *diag);
 
 /* How a model becomes a training step: a plan that computes a loss and its gradients and updates the parameters, which are
- * variables of the plan (docs/training.md). Formulas and defaults are those of PyTorch: torch.optim, and mean reduction of losses.
+ * variables of the plan (docs/training.md). Formulas and defaults are those of PyTorch: torch.optim, mean reduction.
  *
- * A parameter is an initializer of floats of the model, of more than one element or the weights of a layer, that the loss depends
- * on and no pattern of `frozen` fits; what batch normalizations have measured is none. The step has the inputs of the model, then
+ * A parameter is an initializer of floats of the model, of more than one element or the weights of a layer, that the loss
+ * depends on and no pattern of `frozen` fits; what batch normalizations have measured is none. The step has the inputs of
+ * the model, then
  *   labels          "cross-entropy": i64, the shape of the logits without axis 1 (of a vector: a scalar), classes from 0 on
  *   target          "mse", "bce": of the type of the output that the loss reads
  *   learning-rate   f32 scalar, unless `gradients`
@@ -71,8 +72,9 @@ typedef hyp_status (*hyp_choose_form_fn)(const hyp_compile_forms *forms, size_t 
  *   ...             those of the model, computed with the parameters before the update
  *   gradient-norm   f32 scalar where `clip_norm` is given: of all gradients as one vector, before they are clipped
  *   gradient:NAME   of each parameter, of its type, if `gradients`
- * and the variables NAME of each parameter, f32 or f64 as in the model; NAME:momentum of "sgd" with momentum; NAME:m and NAME:v
- * of "adam" and "adamw", and :step, an i64 scalar that counts the steps.
+ * and the variables NAME of each parameter, of its type in the model; NAME:momentum of "sgd" with momentum; NAME:m and
+ * NAME:v of "adam" and "adamw", and :step, an i64 scalar that counts the steps. Moments are of f32, or of f64 as their
+ * parameter.
  *
  * Begin with HYP_TRAIN_OPTIONS_INIT, which gives each field its default. */
 typedef struct hyp_train_options {
@@ -82,30 +84,30 @@ typedef struct hyp_train_options {
                            "cross-entropy"  of logits [N C ...] (or [C]) with labels of classes along axis 1
                            "bce"            binary cross-entropy of logits with targets from 0 to 1, in its stable form
                            any other        the name of the model's output, a scalar of floats, that is the loss */
-    const char *output;             /* of the model, which the loss reads; NULL: the first one */
-    int64_t ignore_index;           /* "cross-entropy": a label that does not count; -100 */
-    double label_smoothing;         /* "cross-entropy": 0 to 1; 0 */
-    const float *class_weights;     /* "cross-entropy": one for each class, not negative; NULL: all 1. Borrowed for the call */
+    const char *output;         /* of the model, which the loss reads; NULL: the first one */
+    int64_t ignore_index;       /* "cross-entropy": a label that does not count, within 2^53; -100 */
+    double label_smoothing;     /* "cross-entropy": 0 to 1; 0 */
+    const float *class_weights; /* "cross-entropy": one for each class, not negative; NULL: all 1. Borrowed for the call */
     size_t class_weight_count;
 
-    const char *optimizer;          /* "sgd", "adam", "adamw"; NULL: "adamw". Not looked at if `gradients` */
-    double momentum;                /* "sgd": 0 to below 1; 0: none */
-    bool nesterov;                  /* "sgd": with momentum alone */
-    bool gradients;                 /* no update: the gradients are outputs, and parameters are variables that stay as they are */
-    double weight_decay;            /* not negative. "sgd", "adam": added to the gradient; "adamw": decoupled. Negative:
-                                       0.01 of "adamw", else 0 */
-    double beta1, beta2;            /* "adam", "adamw": 0 to below 1; 0.9, 0.999 */
-    double epsilon;                 /* "adam", "adamw": not negative; 1e-8 */
-    double clip_norm;               /* gradients are scaled by min(1, clip_norm / (norm + 1e-6)); 0: not */
+    const char *optimizer; /* "sgd", "adam", "adamw"; NULL: "adamw". Not looked at if `gradients` */
+    double momentum;       /* "sgd": 0 to below 1; 0: none */
+    bool nesterov;         /* "sgd": with momentum alone */
+    bool gradients;        /* no update: the gradients are outputs, and parameters are variables that stay as they are */
+    double weight_decay;   /* not negative. "sgd", "adam": added to the gradient; "adamw": decoupled. Negative: 0.01 of
+                              "adamw", else 0 */
+    double beta1, beta2;   /* "adam", "adamw": 0 to below 1; 0.9, 0.999 */
+    double epsilon;        /* "adam", "adamw": not negative; 1e-8 */
+    double clip_norm;      /* gradients are scaled by min(1, clip_norm / (norm + 1e-6)); 0: not */
 
-    const char *const *frozen; /* patterns, as of a shell's file names, for names of initializers that stay constants; one that
-                                  fits none is an error */
+    const char *const *frozen; /* patterns, as of a shell's file names, for names of initializers that stay constants; one
+                                  that fits none is an error */
     size_t frozen_count;
-    double loss_scale; /* a power of two, say, by which the loss is multiplied before and the gradients divided, in 32 bits, after
-                          the backward pass, so that gradients of 16 bits do not vanish. A step whose gradients' norm is not
-                          finite then leaves all variables as they were. 0: none of it */
-    bool data_parallel; /* the loss, its gradients and what a model keeps of its batches are means over the processes that run
-                           the step together, each with rows of its own (hyp_engine_options.group of hypatia/runtime.h) */
+    double loss_scale; /* a power of two, say, by which the loss is multiplied before and the gradients divided, in 32 bits,
+                          after the backward pass, so that gradients of 16 bits do not vanish. A step whose gradients' norm
+                          is not finite then leaves all variables as they were. 0: none of it */
+    bool data_parallel; /* the loss, its gradients and what a model keeps of its batches are means over the processes that
+                           run the step together, each with rows of its own (hyp_engine_options.group of hypatia/runtime.h) */
 } hyp_train_options;
 #define HYP_TRAIN_OPTIONS_INIT                                                                                           \
     {                                                                                                                  \
@@ -192,8 +194,8 @@ typedef struct hyp_compile_options {
                             options; NULL = none. Where none can be made the message says why */
     size_t forms; /* of a part, that `choose_form` is asked about: 2 to HYP_COMPILE_FORMS; 0 = 3 */
     /* Patterns, as of a shell's file names, for names of initializers that hyp_engine_update is to replace: of floats, of more
-     * than one element, or the weights of a layer. Nothing of the plan but bytes of its weights depends on their values, so that rules which look at
-     * values leave these alone. Not with "fp8". */
+     * than one element, or the weights of a layer. Nothing of the plan but bytes of its weights depends on their values, so
+     * that rules which look at values leave these alone. Not with "fp8". */
     const char *const *updatable;
     size_t updatable_count;
 
