@@ -59,7 +59,7 @@ function(hyp_python_test name script)
     if(arg_INPROCESS AND CMAKE_C_FLAGS_DEBUG MATCHES "fsanitize=address")
         # The interpreter was not built with the sanitizer, so it is loaded first; it also leaks by design. The C++ library
         # must be there when the sanitizer looks for what throws: some judges do.
-        list(APPEND environment "LD_PRELOAD=${HYP_ASAN} libstdc++.so.6" ASAN_OPTIONS=detect_leaks=0)
+        list(APPEND environment "LD_PRELOAD=${HYP_ASAN} libstdc++.so.6" ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=16)
     endif()
     set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 900 ENVIRONMENT "${environment}")
     if(arg_COST)

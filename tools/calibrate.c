@@ -424,6 +424,24 @@ static void print_profile(FILE *to, const calibration *c, const results *r)
     fputs(")\n", to);
 }
 
+static int cannot_write(const char *path, const cli_args *args)
+{
+    fprintf(stderr, "%s: %s: cannot write: %s\n", args->tool, path, strerror(errno));
+    return CLI_FAILED;
+}
+
+/* Before all that is measured, rather than after. Changes nothing. */
+static int check_writable(const char *path, const cli_args *args)
+{
+    if (strcmp(path, "-") == 0) return CLI_OK;
+    bool is_new = access(path, F_OK) != 0;
+    FILE *to = fopen(path, "a");
+    if (!to) return cannot_write(path, args);
+    fclose(to);
+    if (is_new) unlink(path);
+    return CLI_OK;
+}
+
 static int write_profile(const char *path, const calibration *c, const results *r)
 {
     bool piped = strcmp(path, "-") == 0;
@@ -431,15 +449,14 @@ static int write_profile(const char *path, const calibration *c, const results *
     if (to) print_profile(to, c, r);
     bool whole = to && fflush(to) == 0 && !ferror(to);
     if (to && !piped) whole = fclose(to) == 0 && whole;
-    if (whole) return CLI_OK;
-    fprintf(stderr, "%s: %s: cannot write: %s\n", c->args->tool, path, strerror(errno));
-    return CLI_FAILED;
+    return whole ? CLI_OK : cannot_write(path, c->args);
 }
 
 int calibrate(const char *path, const measure_options *o, const cli_args *args)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     int threads = o->threads > 0 ? o->threads : cores > 0 ? (int)cores : 1;
+    if (check_writable(path, args) != CLI_OK) return CLI_FAILED;
     calibration c = {.options = o,
                      .args = args,
                      .shows = !o->quiet && isatty(STDERR_FILENO),

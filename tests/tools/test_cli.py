@@ -184,7 +184,7 @@ def check_measuring(folder):
     run("hypatia", "verify", plan, "--model", MODEL, "--dim", "batch=5")
     assert "no model" in hyp.tool("hypatiac", "--calibrate", MODEL, "-o", profile).stderr
     run("hypatiac", "--calibrate", code=2)
-    run("hypatiac", "--calibrate", "-o", os.path.join(folder, "none/my.profile"), "--seconds", "0.01", code=1)
+    run("hypatiac", "--calibrate", "-o", os.path.join(folder, "none/my.profile"), code=1)  # at once
 
     # A folder for temporary files that must be as empty afterwards as before.
     os.environ["TMPDIR"] = temporary = os.path.join(folder, "tmp")
