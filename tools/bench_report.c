@@ -166,6 +166,8 @@ int bench_write_json(const session *s, const bench_results *r, const char *path,
                              r->device_memory, "mean_us", f.mean, "sd_us", f.deviation, "min_us", f.sorted[0], "max_us",
                              f.sorted[f.count - 1], "predicted_us", w.predicted_seconds * 1e6, "flops", w.flops,
                              "bytes", w.bytes, "launches", (json_int_t)w.launches, "floor_us", w.floor_seconds * 1e6);
+    if (root)
+        json_object_set_new(root, "predicted_run_us", json_real(predicted_run_seconds(s, w.predicted_seconds) * 1e6));
     if (root && r->queued_us > 0) json_object_set_new(root, "queued_us", json_real(r->queued_us));
     if (root && r->resident_us > 0) json_object_set_new(root, "resident_us", json_real(r->resident_us));
     if (root && r->steps.count) json_object_set_new(root, "steps", json_steps(s, &r->steps));

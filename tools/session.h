@@ -104,7 +104,9 @@ const char *step_tuning_name(hyp_step_tuning tuning);
 void step_times_print(const step_times *t, const session *s);
 /* Of all steps together, for the inputs that were run last; 0 where the plan has no predictions. */
 double predicted_seconds(const session *s);
-/* A line with it, and with the sizes that it was scaled from where they are not those of the inputs. */
+/* Of a run: where steps run side by side as much less as the compiler predicts that for typical sizes. */
+double predicted_run_seconds(const session *s, double one_by_one);
+/* A line with both, and with the sizes that it was scaled from where they are not those of the inputs. */
 void print_predicted(const session *s);
 
 #endif

@@ -61,6 +61,13 @@ double predicted_seconds(const session *s)
     return sum;
 }
 
+double predicted_run_seconds(const session *s, double one_by_one)
+{
+    double run = hyp_engine_predicted_seconds(s->engine), sum = 0;
+    for (size_t i = 0; i < hyp_engine_step_count(s->engine); i++) sum += hyp_engine_step(s->engine, i).predicted_seconds;
+    return run > 0 && run < sum ? one_by_one * (run / sum) : one_by_one;
+}
+
 const char *step_tuning_name(hyp_step_tuning tuning)
 {
     return tuning == HYP_STEP_TUNED ? "exact" : tuning == HYP_STEP_BORROWED ? "borrowed" : "-";
@@ -107,7 +114,7 @@ void step_times_print(const step_times *t, const session *s)
         all.floor_seconds += w->floor_seconds;
         all.predicted_seconds += w->predicted_seconds;
     }
-    printf("%4s  %-41s %12.3f", "", cuda ? "all steps, each kernel alone" : "all steps, with a clock around each",
+    printf("%4s  %-41s %12.3f", "", cuda ? "one by one, each kernel alone" : "all steps, with a clock around each",
            t->total * 1e6);
     print_ratio(t->total, all.predicted_seconds);
     print_rates(&all, t->total, cuda);
@@ -116,10 +123,11 @@ void step_times_print(const step_times *t, const session *s)
 
 void print_predicted(const session *s)
 {
-    double seconds = predicted_seconds(s);
+    double steps = predicted_seconds(s), run = predicted_run_seconds(s, steps);
     bool first = true;
-    if (!(seconds > 0)) return;
-    printf("predicted %.3f us", seconds * 1e6);
+    if (!(steps > 0)) return;
+    printf("predicted %.3f us", run * 1e6);
+    if (run < steps) printf(" side by side, %.3f us one by one", steps * 1e6);
     for (size_t i = 0; i < s->input_count; i++) {
         const hyp_io_info *info = hyp_engine_input(s->engine, i);
         for (int32_t a = 0; a < info->rank; a++) {

@@ -349,6 +349,9 @@ HYP_API bool hyp_engine_read_step(const hyp_engine *engine, size_t i, hyp_step_i
 HYP_BY_VALUE(hyp_step_info, hyp_engine_step, hyp_engine_read_step, (const hyp_engine *engine, size_t i), engine, i)
 /* What the predictions count the symbol of this name as; 0 when the plan has no such symbol or no predictions. */
 HYP_API int64_t hyp_engine_typical_size(const hyp_engine *engine, const char *symbol);
+/* What a run is predicted to take, symbols having their typical sizes: on a GPU with the steps side by side that do not wait for
+ * each other, else the sum over the steps. 0 = not predicted. */
+HYP_API double hyp_engine_predicted_seconds(const hyp_engine *engine);
 /* HYP_OK where the plan or its model calls a size by this name; else HYP_ERR_INVALID_ARGUMENT, and the message has the nearest
  * name. */
 HYP_API HYP_NODISCARD hyp_status hyp_engine_find_symbol(const hyp_engine *engine, const char *name, hyp_diag *diag);

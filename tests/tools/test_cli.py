@@ -312,6 +312,7 @@ def check_reports(folder, plan):
     assert len(figures["steps"]) == 2 and figures["steps"][0]["label"] == "fused-mlp"
     assert all(step["measured_us"] > 0 and step["predicted_us"] > 0 for step in figures["steps"])
     assert abs(figures["predicted_us"] - sum(step["predicted_us"] for step in figures["steps"])) < 1e-3
+    assert figures["predicted_run_us"] == figures["predicted_us"]  # one by one on a CPU
     described = json.loads(run("hypatia", "inspect", plan, "--json"))
     assert described["symbols"][0]["typical"] == 32
     # What was predicted for 32 is so for 32, less for one row, and more in proportion to the work for more.

@@ -52,6 +52,18 @@ def check_bench(plan):
     assert "tensors  in the memory of the host" in told and "transfers " in told, told
 
 
+def check_side_by_side(plan):
+    """A model of branches: a run is predicted to take as much less than the steps one by one as the plan says."""
+    run("hypatiac", os.path.join(hyp.ROOT, "tests/models/torch/tabular-dynamo.onnx"), "--target", "cuda", "-q", "-o", plan)
+    told = json.loads(run("hypatia", "inspect", plan, "--json"))
+    part = told["predicted_seconds"] / sum(step["predicted_seconds"] for step in told["steps"])
+    zeros = [word for tensor in told["inputs"] for word in ("--input", f"{tensor['name']}=zeros")]
+    figures = bench(plan, *zeros)
+    assert part < 0.95 and abs(figures["predicted_run_us"] - part * figures["predicted_us"]) < 1e-4 * figures["predicted_us"], figures
+    line = next(line for line in run("hypatia", "bench", plan, *QUICK, *zeros).splitlines() if line.startswith("predicted "))
+    assert f" {figures['predicted_run_us']:.3f} us side by side, {figures['predicted_us']:.3f} us one by one" in line, line
+
+
 def check_verify(folder, model, plan):
     """What runs on the device arrives: with a plan whose results are its own, and with one that is for another model."""
     assert run("hypatia", "verify", plan, "--device", "cuda", "--resident").endswith("PASSED\n")
@@ -72,6 +84,7 @@ def main():
         run("hypatiac", model, "--target", "cuda", "--verify", "strict", "-o", plan)
         check_bench(plan)
         check_verify(folder, model, plan)
+        check_side_by_side(plan)
     print("passed")
 
 

@@ -343,6 +343,11 @@ int64_t hyp_engine_typical_size(const hyp_engine *engine, const char *symbol)
     return 0;
 }
 
+double hyp_engine_predicted_seconds(const hyp_engine *engine)
+{
+    return engine ? hyp_plan_predicted(engine->plan.program) : 0;
+}
+
 hyp_status hyp_engine_find_symbol(const hyp_engine *engine, const char *name, hyp_diag *diag)
 {
     HYP_NEED(engine);
