@@ -24,6 +24,9 @@
 #define THREADS_WATCHED 0
 #endif
 
+/* How many cases are drawn of so many: under that sanitizer a quarter, as threads divide each of them in the same way. */
+static inline int rounds(int count) { return THREADS_WATCHED ? (count + 3) / 4 : count; }
+
 /* The devices that every machine has. */
 extern const hyp_device_kind host_devices[2];
 

@@ -138,7 +138,7 @@ static void transposed_convolutions_agree(void **state)
 {
     (void)state;
     static const int64_t channels[] = {1, 2, 3, 5, 8, 12, 16, 20, 33};
-    for (int round = 0; round < 120; round++) {
+    for (int round = 0; round < rounds(120); round++) {
         one k = {.transpose = true,
                  .around = round % 3 == 0,
                  .images = 1 + (int64_t)rng_below(&r, 2),
@@ -178,7 +178,7 @@ static void convolutions_with_few_results_agree(void **state)
 {
     (void)state;
     static const char *const acts[] = {"none", "relu", "tanh", "relu6", "leaky-relu"};
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < rounds(60); round++) {
         one k = {.around = round % 3 == 0,
                  .images = 1 + (int64_t)rng_below(&r, 2),
                  .in = 8 + (int64_t)rng_below(&r, 9),
@@ -202,7 +202,7 @@ static void convolutions_agree(void **state)
     (void)state;
     static const char *const acts[] = {"none", "relu", "tanh", "silu"};
     static const int64_t channels[] = {1, 3, 8, 12, 16, 17, 33, 70, 130};
-    for (int round = 0; round < 120; round++) {
+    for (int round = 0; round < rounds(120); round++) {
         one k = {.around = round % 3 == 0,
                  .images = 1 + (int64_t)rng_below(&r, 3),
                  .in = channels[rng_below(&r, 7)],
@@ -229,7 +229,7 @@ static void convolutions_by_tiles_agree(void **state)
     (void)state;
     static const char *const acts[] = {"none", "relu", "tanh", "silu"};
     static const int64_t channels[] = {8, 12, 16, 17, 24, 33, 70};
-    for (int round = 0; round < 80; round++) {
+    for (int round = 0; round < rounds(80); round++) {
         one k = {.around = round % 3 == 0,
                  .added = round % 2 == 0,
                  .images = 1 + (int64_t)rng_below(&r, 3),
@@ -253,7 +253,7 @@ static void convolutions_by_tiles_agree(void **state)
 static void dilated_convolutions_agree(void **state)
 {
     (void)state;
-    for (int round = 0; round < 30; round++) {
+    for (int round = 0; round < rounds(30); round++) {
         one k = {.around = round % 3 == 0,
                  .images = 1,
                  .in = 1 + (int64_t)rng_below(&r, 20),
@@ -278,7 +278,7 @@ static void convolutions_of_groups_agree(void **state)
     (void)state;
     static const char *const acts[] = {"none", "relu", "silu"};
     static const int64_t groups[] = {2, 4, 7, 8, 12, 16, 19, 32, 40}, results[] = {1, 2, 4, 6, 8};
-    for (int round = 0; round < 90; round++) {
+    for (int round = 0; round < rounds(90); round++) {
         one k = {.groups = groups[rng_below(&r, 9)],
                  .around = round % 3 == 0,
                  .images = 1 + (int64_t)rng_below(&r, 2),
@@ -304,7 +304,7 @@ static void convolutions_of_channels_agree(void **state)
     (void)state;
     static const char *const acts[] = {"none", "relu", "silu", "relu6", "leaky-relu"};
     static const int64_t channels[] = {4, 8, 9, 16, 19, 24, 32, 45, 64};
-    for (int round = 0; round < 160; round++) {
+    for (int round = 0; round < rounds(160); round++) {
         one k = {.around = round % 3 != 0,
                  .added = rng_below(&r, 2) == 0,
                  .images = 1 + (int64_t)rng_below(&r, 3),
@@ -367,7 +367,7 @@ static void lines_of_channels_agree(void **state)
     const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX];
     hyp_cpu_kernels_list(list);
     for (int k = 0; list[k]; k++)
-        for (int round = 0; round < 120; round++)
+        for (int round = 0; round < rounds(120); round++)
             check_line(list[k], list[k]->width + (int64_t)rng_below(&r, 9 * (uint64_t)list[k]->width),
                        places[round % 5], 1 + (int64_t)rng_below(&r, 2), 1 + (int64_t)rng_below(&r, 2));
 }

@@ -106,7 +106,7 @@ static void random_linear(hyp_dtype dtype, bool symbolic, int64_t m, size_t laye
 static void linear_agrees_on_odd_sizes(void **state)
 {
     (void)state;
-    for (int i = 0; i < 60; i++)
+    for (int i = 0; i < rounds(60); i++)
         random_linear(HYP_F32, rng_below(&r, 2), PICK(0, 1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 25, 64),
                       1 + rng_below(&r, 5));
 }
@@ -438,7 +438,7 @@ static void multi_layer_kernel_is_right_on_every_instruction_set(void **state)
 static void matmul_agrees_on_random_shapes(void **state)
 {
     (void)state;
-    for (int round = 0; round < 40; round++) {
+    for (int round = 0; round < rounds(40); round++) {
         pb_init(&b);
         size_t batch_rank = rng_below(&r, 4);
         int64_t batch[3], a_strides[3], b_strides[3], m = PICK(1, 2, 17), n = PICK(1, 5, 16, 33), k = PICK(0, 1, 4, 31);
@@ -542,7 +542,7 @@ static void check_attention(const attended *a)
 static void attention_agrees_on_random_shapes(void **state)
 {
     (void)state;
-    for (int i = 0; i < 60; i++)
+    for (int i = 0; i < rounds(60); i++)
         check_attention(&(attended){PICK(1, 2), PICK(1, 2, 3), PICK(1, 2, 17, 70), PICK(1, 3, 16, 33, 100),
                                     PICK(0, 1, 4, 31), PICK(1, 5, 16), (int)rng_below(&r, 4), rng_below(&r, 2)});
     check_attention(&(attended){0, 2, 3, 4, 5, 6, 1, true});
@@ -713,7 +713,7 @@ static void dense_strides(size_t rank, const int64_t *extents, int64_t *strides)
 static void pointwise_agrees_on_random_programs(void **state)
 {
     (void)state;
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < rounds(60); round++) {
         pb_init(&b);
         hyp_dtype dtype = (hyp_dtype)PICK(HYP_F32, HYP_F32, HYP_BF16, HYP_F16, HYP_F64);
         int64_t extents[8], strides[3][8], count;
@@ -809,7 +809,7 @@ static void comparisons_and_choices_agree_in_every_type(void **state)
 static void softmax_agrees_on_random_shapes(void **state)
 {
     (void)state;
-    for (int round = 0; round < 30; round++) {
+    for (int round = 0; round < rounds(30); round++) {
         pb_init(&b);
         int64_t dims[3] = {PICK(0, 1, 3), PICK(1, 2, 10, 16, 100), PICK(1, 1, 2, 15, 40)},
                 count = dims[0] * dims[1] * dims[2];
@@ -828,7 +828,7 @@ static void softmax_agrees_on_random_shapes(void **state)
 static void reduce_agrees_on_random_axes(void **state)
 {
     (void)state;
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < rounds(60); round++) {
         pb_init(&b);
         hyp_dtype dtype = rng_below(&r, 4) ? HYP_F32 : HYP_I32;
         int64_t extents[8], strides[8], count, kept[8], kept_strides[8], reduced[8], reduced_strides[8], results = 1;
@@ -860,7 +860,7 @@ static void reduce_agrees_on_random_axes(void **state)
 static void copy_agrees_on_random_permutations(void **state)
 {
     (void)state;
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < rounds(60); round++) {
         pb_init(&b);
         hyp_dtype dtype = (hyp_dtype)PICK(HYP_F32, HYP_U8, HYP_F16, HYP_F64);
         int64_t y_dims[8], x_dims[8], strides[8], x_strides[8], y_strides[8], count, offset = 0;
@@ -895,7 +895,7 @@ static void copy_agrees_on_random_permutations(void **state)
 static void matrices_are_transposed(void **state)
 {
     (void)state;
-    for (int round = 0; round < 40; round++) {
+    for (int round = 0; round < rounds(40); round++) {
         pb_init(&b);
         int64_t count = PICK(1, 3), rows = PICK(1, 3, 4, 31, 33, 64, 196), columns = PICK(1, 2, 5, 32, 100, 257, 1024);
         int64_t elements = count * rows * columns, x_dims[] = {count, rows, columns}, y_dims[] = {count, columns, rows};

@@ -174,7 +174,7 @@ static void recurrences_agree(void **state_)
 {
     (void)state_;
     if (MOST_THREADS == 1) print_message("on one thread: the thread sanitizer does not know OpenMP's\n");
-    for (int round = 0; round < 120; round++) {
+    for (int round = 0; round < rounds(120); round++) {
         recurrence k = draw();
         char path[PB_PATH];
         hyp_diag diag = {0};
