@@ -8,7 +8,8 @@ hyp_status write_plan(const hyp_graph *g, const char *path, hyp_diag *diag)
         .target = hyp_target_find("cpu"), .producer = "test", .model_name = g->name, .model_hash = 1};
     hyp_lowered lowered;
     HYP_TRY(hyp_codegen_lower(g, &options, &lowered, diag));
-    hyp_status status = hyp_codegen_write(&lowered, path, NULL, NULL, NULL, diag);
+    hyp_status status = hyp_codegen_add_updates(&lowered, &options, diag);
+    if (status == HYP_OK) status = hyp_codegen_write(&lowered, path, NULL, NULL, NULL, diag);
     hyp_lowered_dispose(&lowered);
     return status;
 }

@@ -5,7 +5,7 @@
 #include "codegen/codegen.h"
 #include "hypatia/runtime.h"
 
-/* Lowers the graph and writes its plan. */
+/* Lowers the graph and writes its plan, with updates where constants may be replaced. */
 hyp_status write_plan(const hyp_graph *g, const char *path, hyp_diag *diag);
 
 /* Runs the plan at `path` on these inputs, on a device that computes on the CPU. outputs[i] gets memory of the size

@@ -1,5 +1,5 @@
 /* fuzz_engine.c - libFuzzer target: loads any bytes as a plan on a device, prepares three sets of shapes and runs them,
- * within limits of memory and work. Plans may be refused anywhere; nothing may crash, hang, or read or write beyond a
+ * the latter two with other weights where these may be replaced, within limits of memory and work. Plans may be refused anywhere; nothing may crash, hang, or read or write beyond a
  * tensor, nor may a GPU be lost (which is how it says that a kernel did).
  *
  * The device is that of FUZZ_DEVICE (cpu, reference, cuda); cpu where it is not set.
@@ -18,7 +18,7 @@
 enum { MAX_EDGES = 64, MAX_TENSOR = 8 << 20, MAX_SCRATCH = 64 << 20 };
 static const double max_work = 3e8;
 
-uint64_t fuzz_opened, fuzz_prepared, fuzz_ran;
+uint64_t fuzz_opened, fuzz_prepared, fuzz_ran, fuzz_updated;
 
 static hyp_device_kind device(void)
 {
@@ -123,6 +123,23 @@ static void try_shapes(hyp_engine *engine, hyp_context *context, int64_t size)
     for (size_t i = 0; i < out; i++) hyp_free(outputs[i].data);
 }
 
+/* Other numbers for all weights that may be replaced, as far as that is allowed. */
+static void replace_weights(hyp_engine *engine)
+{
+    hyp_tensor weights[MAX_EDGES] = {{0}};
+    size_t count = hyp_engine_weight_count(engine);
+    bool fits = count > 0 && count <= MAX_EDGES;
+    for (size_t i = 0; fits && i < count; i++) {
+        const hyp_io_info *info = hyp_engine_weight(engine, i);
+        weights[i] = (hyp_tensor){.name = info->name, .dtype = info->dtype, .rank = info->rank};
+        memcpy(weights[i].dims, info->dims, sizeof info->dims);
+        fits = take(&weights[i], i + 7);
+    }
+    hyp_diag diag = {0};
+    if (fits && is_done(hyp_engine_update(engine, weights, count, &diag), &diag)) fuzz_updated++;
+    for (size_t i = 0; i < count && i < MAX_EDGES; i++) hyp_free(weights[i].data);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const int64_t sizes[] = {3, 1, 0};
@@ -142,6 +159,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         hyp_context_create(engine, &limits, &context, NULL) == HYP_OK) {
         fuzz_opened++;
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            if (i == 1) replace_weights(engine);
             try_shapes(engine, context, sizes[i]);
             read_variables(engine, context);
             want_kept(hyp_engine_memory_bytes(engine), options.memory_limit);

@@ -251,10 +251,27 @@ static void change_message(hyp_random *r, ProtobufCMessage *m, const ProtobufCFi
     if (next) change_message(r, inner, next);
 }
 
+/* The plan of an update is one by itself, with checksums of its own. */
+static void change_update(hyp_random *r, HypPlan__Update *u)
+{
+    size_t size;
+    uint8_t *mutant = mutate_plan(u->plan.data, u->plan.len, r, &size), *data = mutant ? malloc(size) : NULL;
+    if (data) {
+        memcpy(data, mutant, size);
+        free(u->plan.data);
+        u->plan = (ProtobufCBinaryData){size, data};
+    }
+    hyp_free(mutant);
+}
+
 /* Steps first, then what they are about. */
 static void change_program(hyp_random *r, HypPlan__Program *p)
 {
     enum { DIMS = 7, TENSORS = 8, STEPS = 12 };
+    if (p->n_updates && chance(r, 25)) {
+        change_update(r, p->updates[below(r, p->n_updates)]);
+        return;
+    }
     unsigned wanted = chance(r, 55) ? STEPS : chance(r, 50) ? TENSORS : chance(r, 70) ? DIMS : 0;
     const ProtobufCFieldDescriptor *f =
         wanted ? protobuf_c_message_descriptor_get_field(p->base.descriptor, wanted) : NULL;
