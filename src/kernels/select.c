@@ -20,9 +20,11 @@ static hyp_status want_room(const hyp_kernel_call *c, int64_t found, int64_t roo
     return hyp_kernel_fail(c, "%lld results, and room for %lld", (long long)found, (long long)room);
 }
 
-/* n numbers of 64 bits for each of `count`; SIZE_MAX: more than memory has. */
+/* n numbers of 64 bits for each of `count`, but not nothing, so that there are places to count from; SIZE_MAX: more than
+ * memory has. */
 static size_t lists(int64_t count, size_t n)
 {
+    if (count == 0) return 8;
     return count < 0 || (uint64_t)count > SIZE_MAX / 8 / n ? SIZE_MAX : (size_t)count * 8 * n;
 }
 

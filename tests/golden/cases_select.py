@@ -92,6 +92,7 @@ def unique():
     add("columns", rng.integers(0, 2, (2, 5)).astype(np.float32), 1, 0, 5)
     add("middle", rng.integers(0, 2, (2, 4, 1)).astype(np.int32), 1, 1, 4)
     add("one", np.array([7], np.int8), None, 1, 1)
+    add("none", np.zeros(0, np.int32), None, 1, 0)
 
 
 def cases():
