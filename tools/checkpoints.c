@@ -56,7 +56,7 @@ static int list(checkpoints *c)
         c->steps[c->count++] = step;
     }
     closedir(folder);
-    qsort(c->steps, c->count, sizeof *c->steps, ascending);
+    if (c->count) qsort(c->steps, c->count, sizeof *c->steps, ascending);
     return CLI_OK;
 }
 
