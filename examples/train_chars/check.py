@@ -1,5 +1,5 @@
-"""A few steps of the training that docs/training.md describes: the loss falls, the same steps give the same bits, and what comes of
-it is a model, and with its weights examples/chars writes text (not yet a good one)."""
+"""A few steps of the training that docs/training.md describes: the loss falls, the same steps give the same bits, and what
+comes of it is a model, and with its weights examples/chars writes text (not yet a good one)."""
 import json
 import os
 import subprocess
@@ -31,9 +31,9 @@ def main():
         make()
         run("hypatiac", path("step.onnx"), "--train", "cross-entropy", "--clip-norm", "1", "-q", "-o", path("step.bin"))
         for once in ("a", "b"):
-            run("hypatia", "train", path("step.bin"), "--data", f"ids={path('ids.npy')}", "--data", f"labels={path('labels.npy')}",
-                "--batch", "8", "--learning-rate", "0.003", "--epochs", "4", "--stop-after", STEPS, "--checkpoints", path(once),
-                "--metrics", path(once + ".jsonl"))
+            run("hypatia", "train", path("step.bin"), "--data", f"ids={path('ids.npy')}", "--data",
+                f"labels={path('labels.npy')}", "--batch", "8", "--learning-rate", "0.003", "--epochs", "4", "--stop-after",
+                STEPS, "--checkpoints", path(once), "--metrics", path(once + ".jsonl"))
         losses = [json.loads(line)["loss"] for line in open(path("a.jsonl"))]
         assert len(losses) == STEPS and abs(losses[0] - np.log(30)) < 0.6 and losses[-1] < 0.9 * losses[0], losses
         name = f"step-{STEPS:08d}.safetensors"
@@ -42,7 +42,8 @@ def main():
         onnx.checker.check_model(path("trained.onnx"), full_check=True)
         make("--finish", path("trained.onnx"))
         run("hypatiac", path("chars.onnx"), "-q", "-o", path("chars.bin"))
-        text = subprocess.run([chars, path("chars.bin"), "the old ", "30"], check=True, capture_output=True, text=True).stdout
+        done = subprocess.run([chars, path("chars.bin"), "the old ", "30"], check=True, capture_output=True, text=True)
+        text = done.stdout
         assert text.startswith("the old ") and len(text.rstrip("\n")) >= 8, text
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes what a training of the small character transformer of examples/chars needs, in a folder: step.onnx, the transformer for
-whole texts with random weights, and ids.npy and labels.npy with rows of a text that is made here, new-ids.npy and
+"""Makes what a training of the small character transformer of examples/chars needs, in a folder: step.onnx, the transformer
+for whole texts with random weights, and ids.npy and labels.npy with rows of a text that is made here, new-ids.npy and
 new-labels.npy with rows of another.
 
     make.py FOLDER
-    make.py FOLDER --finish TRAINED.onnx     writes FOLDER/chars.onnx: examples/chars/chars.onnx, which has a past, with these weights
+    make.py FOLDER --finish TRAINED.onnx     writes FOLDER/chars.onnx: that of examples/chars, with these weights
 
 Needs numpy and onnx."""
 import os
@@ -39,7 +39,7 @@ def make_text(seed, sentences):
 
 
 def write_rows(folder, prefix, seed, rows):
-    """Pieces of the text, and the same a character later: bytes, which hypatia train takes for the i64 that the model wants."""
+    """Pieces of the text, and the same a character later: bytes, which hypatia train makes the i64 that the model wants."""
     text = np.array([ALPHABET.index(c) for c in make_text(seed, 4000)], np.uint8)
     starts = np.random.default_rng(seed).integers(0, len(text) - LENGTH - 1, rows)
     np.save(os.path.join(folder, prefix + "ids.npy"), np.stack([text[s:s + LENGTH] for s in starts]))

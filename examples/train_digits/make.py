@@ -1,5 +1,5 @@
-"""Makes digits.onnx: two layers with random weights, as an exporter writes them; what comes out are scores, without a softmax, which
-the loss has. Needs numpy and onnx."""
+"""Makes digits.onnx: two layers with random weights, as an exporter writes them; what comes out are scores, without a
+softmax, which the loss has. Needs numpy and onnx."""
 import os
 
 import numpy as np

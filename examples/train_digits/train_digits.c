@@ -2,8 +2,8 @@
  *
  *   train_digits STEP.bin IMAGES.npy LABELS.npy
  *
- * Shows what a training is to a program: runs of a plan that was compiled for it (hypatiac --train), which keeps its parameters
- * between them. hypatia train does more: an order of its own in each epoch, checkpoints, a curve.
+ * Shows what a training is to a program: runs of a plan that was compiled for it (hypatiac --train), which keeps its
+ * parameters between them. hypatia train does more: an order of its own in each epoch, checkpoints, a curve.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -17,9 +17,9 @@ HYP_API HYP_NODISCARD hyp_status hyp_tensor_load(const char *path, const hyp_ten
                                                 hyp_diag *diag);
 
 /* A .npy file that is mapped: its elements stay in the file until they are read, so that one may be larger than memory.
- * out->data, borrowed from *out_mapping until hyp_tensor_unmap, is not to be written to, and is aligned as the file has it, which
- * of those that NumPy writes is to 64 bytes. What shortens the file meanwhile ends the process that reads it (SIGBUS). Errors as of
- * hyp_tensor_load. Thread-safe. */
+ * out->data, borrowed from *out_mapping until hyp_tensor_unmap, is not to be written to, and is aligned as the file has
+ * it, which of those that NumPy writes is to 64 bytes. What shortens the file meanwhile ends the process that reads it
+ * (SIGBUS). Errors as of hyp_tensor_load. Thread-safe. */
 typedef struct hyp_tensor_mapping hyp_tensor_mapping;
 HYP_API HYP_NODISCARD hyp_status hyp_tensor_map(const char *path, hyp_tensor *out, hyp_tensor_mapping **out_mapping,
                                                 hyp_diag *diag);

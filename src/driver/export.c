@@ -32,19 +32,21 @@ hyp_status hyp_keep_model(hyp_onnx_model *model, const hyp_graph *step, hyp_lowe
     return status;
 }
 
-/* The names of `tensors` that are initializers of the model's graph are those whose elements are replaced. */
-static hyp_status make_from_model(const char *model_path, const hyp_plan *plan, const hyp_tensor *tensors, size_t count,
-                                  hyp_strbuf *out, hyp_diag *diag)
+/* The initializers whose elements are replaced are variables of the plan. */
+static hyp_status make_from_model(const char *model_path, const HypPlan__Program *program, hyp_strbuf *out,
+                                  hyp_diag *diag)
 {
     hyp_dims *dims;
     HYP_TRY(hyp_dims_create(&dims, diag));
     hyp_graph graph;
     hyp_graph_init(&graph, dims);
     hyp_onnx_model *model = NULL;
+    size_t count = program->n_variables;
     const char **names = hyp_calloc(count + 1, sizeof *names);
-    for (size_t i = 0; i < count && names; i++) names[i] = tensors[i].name ? tensors[i].name : "";
+    for (size_t i = 0; i < count && names; i++)
+        names[i] = program->tensors[program->inputs[program->variables[i]->input]]->name;
     hyp_status status = names ? hyp_onnx_import(model_path, NULL, &graph, &model, diag) : hyp_fail_memory(diag, count);
-    if (status == HYP_OK && hyp_onnx_model_info(model).hash != plan->program->model_hash)
+    if (status == HYP_OK && hyp_onnx_model_info(model).hash != program->model_hash)
         status = hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: is not the model that the plan was made of", model_path);
     if (status == HYP_OK) status = hyp_onnx_model_skeleton(model, names, count, SIZE_MAX, out, diag);
     hyp_free(names);
@@ -79,14 +81,14 @@ hyp_status hyp_model_export(const char *plan_path, const char *model_path, const
     ProtobufCBinaryData kept = plan.program->model;
     hyp_strbuf made = {0};
     hyp_status status = HYP_OK;
-    if (model_path)
-        status = make_from_model(model_path, &plan, tensors, count, &made, diag);
+    if (!plan.program->n_variables)
+        status = hyp_fail(diag, HYP_ERR_UNSUPPORTED, "%s: is no training step: hypatiac --train makes one", plan_path);
+    else if (model_path)
+        status = make_from_model(model_path, plan.program, &made, diag);
     else if (!kept.len)
-        status =
-            hyp_fail(diag, HYP_ERR_UNSUPPORTED,
-                     "%s: keeps no model: it is no training step (hypatiac --train), or one whose model takes more "
-                     "than %zu MiB without what is trained; give the model, too",
-                     plan_path, most_kept >> 20);
+        status = hyp_fail(diag, HYP_ERR_UNSUPPORTED,
+                          "%s: keeps no model, which takes more than %zu MiB without what is trained: give it, too",
+                          plan_path, most_kept >> 20);
     if (status == HYP_OK)
         status = write_model(onnx_path, model_path ? model_path : plan_path,
                              model_path ? (const void *)hyp_strbuf_text(&made) : kept.data,

@@ -419,6 +419,77 @@ static void running_out_of_memory_is_an_error(void **state)
     unlink(plan_path());
 }
 
+/* The variables of a step as zeros, in `storage`, which has room for each. */
+static size_t zeros_for(const hyp_plan *plan, const float *storage, hyp_tensor *out)
+{
+    const HypPlan__Program *p = plan->program;
+    int64_t *values = calloc(p->n_dims + 1, sizeof *values);
+    int64_t symbols[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+    assert_non_null(values);
+    assert_int_equal(hyp_plan_eval_dims(p, symbols, values, NULL), HYP_OK);
+    for (size_t i = 0; i < p->n_variables; i++) {
+        const HypPlan__Tensor *t = p->tensors[p->inputs[p->variables[i]->input]];
+        out[i] = (hyp_tensor){.name = t->name, .data = (void *)(uintptr_t)storage, .dtype = (hyp_dtype)t->dtype};
+        out[i].bytes = hyp_dtype_size(out[i].dtype);
+        for (size_t a = 0; a < t->n_dims; a++) {
+            out[i].dims[out[i].rank++] = values[t->dims[a]];
+            out[i].bytes *= (size_t)values[t->dims[a]];
+        }
+    }
+    free(values);
+    return p->n_variables;
+}
+
+/* So does what becomes of a step: its plan keeps a model, into which elements are put again. */
+static void exporting_without_memory_leaves_nothing(void **state)
+{
+    (void)state;
+    enum { MOST = 32 };
+    static const float zeros[65536];
+    char onnx_path[80];
+    const hyp_train_options train = {.size = sizeof train, .loss = "mse", .optimizer = "sgd", .weight_decay = -1};
+    hyp_compile_options o = defaults();
+    hyp_tensor tensors[MOST];
+    hyp_diag diag = {0};
+    hyp_plan plan;
+    hyp_status status;
+    uint64_t n = 1;
+    snprintf(onnx_path, sizeof onnx_path, "%s.onnx", plan_path());
+    o.train = &train;
+    do {
+        hyp_mem_fail_after(n);
+        status = hyp_compile_file(TINY, plan_path(), &o, NULL, &diag);
+        hyp_mem_fail_after(0);
+        if (status != HYP_OK && status != HYP_ERR_NO_MEMORY) fail_msg("%llu: %s", (unsigned long long)n, diag.message);
+        n += n < 100 ? 1 : n / 16;
+    } while (status != HYP_OK);
+    assert_int_equal(hyp_plan_open_file(plan_path(), NULL, &plan, &diag), HYP_OK);
+    assert_true(plan.program->model.len > 0 && plan.program->n_variables <= MOST);
+    size_t count = zeros_for(&plan, zeros, tensors);
+    for (int given = 0; given < 2; given++) {
+        n = 0;
+        do {
+            unlink(onnx_path);
+            hyp_mem_fail_after(++n);
+            status = hyp_model_export(plan_path(), given ? TINY : NULL, tensors, count, onnx_path, &diag);
+            hyp_mem_fail_after(0);
+            if (status != HYP_OK && status != HYP_ERR_NO_MEMORY) fail_msg("%llu: %s", (unsigned long long)n, diag.message);
+            assert_int_equal(access(onnx_path, F_OK) == 0, status == HYP_OK);
+        } while (status != HYP_OK);
+        assert_true(n > 10);
+        assert_int_equal(hyp_compile_file(onnx_path, NULL, NULL, NULL, &diag), HYP_OK);
+    }
+    assert_int_equal(hyp_model_export(plan_path(), NULL, tensors, count - 1, onnx_path, NULL), HYP_ERR_INVALID_ARGUMENT);
+    assert_int_equal(hyp_model_export(plan_path(), MODEL, tensors, count, onnx_path, NULL), HYP_ERR_INVALID_ARGUMENT);
+    assert_int_equal(hyp_model_export(plan_path(), NULL, tensors, count, plan_path(), NULL), HYP_ERR_INVALID_ARGUMENT);
+    assert_int_equal(hyp_model_export(TINY, NULL, tensors, count, onnx_path, NULL), HYP_ERR_MALFORMED);
+    assert_int_equal(hyp_model_export(NULL, NULL, tensors, count, onnx_path, NULL), HYP_ERR_INVALID_ARGUMENT);
+    assert_int_equal(hyp_model_export(plan_path(), NULL, NULL, 1, onnx_path, NULL), HYP_ERR_INVALID_ARGUMENT);
+    hyp_plan_close(&plan);
+    unlink(plan_path());
+    unlink(onnx_path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -437,6 +508,7 @@ int main(void)
         cmocka_unit_test(same_model_gives_the_same_bytes),
         cmocka_unit_test(reference_run_gives_named_outputs),
         cmocka_unit_test(running_out_of_memory_is_an_error),
+        cmocka_unit_test(exporting_without_memory_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
