@@ -273,7 +273,9 @@ def cast(a, t):
     if a.t == t:
         return a
     if t in FLOATS:
-        return real(t, narrow(wide(a.x), t), a.v, a.s, a.d, True)
+        # in a wider type what the narrower one left weighs more units; what IEEE arithmetic determines has left nothing
+        s = a.s if a.d else a.s * max(L(1), L(UNIT[a.t]) / L(UNIT[t]))
+        return real(t, narrow(wide(a.x), t), a.v, s, a.d, True)
     if t == "bool":
         return whole(t, a.x != 0, a.d)
     return whole(t, to_integer(wide(a.x), t) if a.real else a.x.astype(TYPES[t]), a.d)
