@@ -5,11 +5,11 @@
  *   hyp_linear_relu_forward(nn, &w, &b, &x, &y, &saved, NULL, &diag);         y = relu(x w^T + b)
  *   hyp_linear_relu_backward(nn, &w, &x, &saved, &dy, &dx, &dw, &db, NULL, &diag);
  *
- * A layer is a call of cuBLASLt with its activation, mask, bias and bias gradient in the epilogue, as far as that has
- * them and is faster so (RELU_AUX_BIAS, DRELU_BGRAD, GELU_AUX_BIAS, DGELU_BGRAD, BGRADB; NVIDIA, cuBLAS Library 13.1,
+ * A layer is a call of cuBLASLt with its activation, bias and bias gradient in the epilogue, as far as that has
+ * them, right and faster so (RELU_BIAS, DRELU_BGRAD, GELU_AUX_BIAS, DGELU_BGRAD, BGRADB; NVIDIA, cuBLAS Library 13.1,
  * cublasLtEpilogue_t), else with a kernel behind it; on a CPU a product of oneDNN with its activation as a
  * post-operation, or of our own kernels. Both passes of relu(x w1^T + b1) w2^T + b2 are six products on a GPU, and a
- * kernel that reads the relu's result again where that is faster than its mask: docs/nn.md.
+ * kernel that reads the relu's result again: docs/nn.md.
  *
  * Tensors. A layer is y[..., out] = act(x[..., in] w^T + b) with w [out, in] and b [out], as torch.nn.Linear has it. x
  * and y have any rank of 1 or more; what stands before the last axis counts as rows, without a copy. All tensors of a

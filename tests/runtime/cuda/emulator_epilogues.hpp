@@ -1,6 +1,6 @@
 // emulator_epilogues.hpp - what the emulated cuBLASLt does to results of products. Included by emulator.cpp alone.
 //
-// RELU_AUX leaves a bit for each result, the lowest first, GELU_AUX the sum; rows of D, which are neighbours, have neighbours there,
+// RELU_AUX leaves a bit for each result that is not below 0, as on an H100, the lowest first, GELU_AUX the sum; rows of D, which are neighbours, have neighbours there,
 // columns are the leading dimension apart, in bits or elements. D*_BGRAD adds up what it has written, along columns of D,
 // BGRADB what it has read of op(B), along k.
 
@@ -42,7 +42,7 @@ static double finish(const product &p, const layout &d, int64_t row, int64_t col
     uint8_t *byte = (uint8_t *)aux + at / 8, bit = (uint8_t)(1 << at % 8);
     if (e & WITH_DRELU) return *byte & bit ? v : 0;
     if (e & WITH_DGELU) return v * gelu_slope(read(d.type, aux, at));
-    if ((e & WITH_AUX) && (e & WITH_RELU)) *byte = (uint8_t)(v > 0 ? *byte | bit : *byte & ~bit);
+    if ((e & WITH_AUX) && (e & WITH_RELU)) *byte = (uint8_t)(v >= 0 ? *byte | bit : *byte & ~bit);
     if ((e & WITH_AUX) && (e & WITH_GELU)) write(d.type, aux, at, v);
     if (e & WITH_RELU) return v < 0 ? 0 : v;
     if (e & WITH_GELU) return activation(HYP_PW_GELU_TANH, v);

@@ -38,7 +38,7 @@ static inline bool hyp_cuda_nn_wants_bias(cublasLtEpilogue_t e)
 }
 static inline bool hyp_cuda_nn_wants_aux(cublasLtEpilogue_t e)
 {
-    return (e & (CUBLASLT_EPILOGUE_RELU_AUX & ~CUBLASLT_EPILOGUE_RELU)) != 0;
+    return (e & (CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU)) != 0;
 }
 
 /* ---- steps.c ------------------------------------------------------------------------------------------------- */

@@ -15,13 +15,9 @@ bool hyp_cuda_nn_sums_on_the_way(const hyp_nn_step *dgrad)
     return (dgrad->act == HYP_NN_RELU && dgrad->aux) || has_gelu(dgrad);
 }
 
-/* Whether a mask is better made by a kernel behind the product: cuBLASLt's products of 32 bits that make one are the
- * slower, the more there is to do (H100, cuBLASLt 13.1: docs/nn.md). */
-static bool masks_late(const hyp_nn_step *s)
-{
-    enum { MANY = 1 << 18 };
-    return s->act == HYP_NN_RELU && s->aux && s->bias && s->dtype == HYP_F32 && s->rows * s->out >= MANY;
-}
+/* Whether a kernel makes a relu's mask. RELU_AUX sets the bit of a sum that is 0, too (H100, cuBLASLt 13.1, all types
+ * and sizes): rows of zeros would count in the bias's gradient, where everyone takes the slope at 0 as 0. */
+static bool has_mask(const hyp_nn_step *s) { return s->act == HYP_NN_RELU && s->aux; }
 
 /* Whether a kernel had better add up what a weight's gradient is made of: rows of 16 bits that begin at odd places are
  * read by slow products, of which BGRADB has the slowest. */
@@ -34,17 +30,14 @@ static bool sums_late(const hyp_nn_step *s)
 static size_t forward_ways(const hyp_nn_step *s, hyp_cuda_nn_way *out)
 {
     size_t n = 0;
-    bool act = s->act != HYP_NN_NONE, late = masks_late(s);
-    if (late) out[n++] = (hyp_cuda_nn_way){CUBLASLT_EPILOGUE_BIAS, true, false};
-    if (s->act == HYP_NN_RELU && s->aux)
-        out[n++].epilogue = s->bias ? CUBLASLT_EPILOGUE_RELU_AUX_BIAS : CUBLASLT_EPILOGUE_RELU_AUX;
-    else if (s->act == HYP_NN_RELU)
+    bool act = s->act != HYP_NN_NONE;
+    if (s->act == HYP_NN_RELU && !has_mask(s))
         out[n++].epilogue = s->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
     else if (has_gelu(s) && s->aux)
         out[n++].epilogue = s->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
     else if (has_gelu(s))
         out[n++].epilogue = s->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
-    if (s->bias && !late) out[n++] = (hyp_cuda_nn_way){CUBLASLT_EPILOGUE_BIAS, act, false};
+    if (s->bias) out[n++] = (hyp_cuda_nn_way){CUBLASLT_EPILOGUE_BIAS, act, false};
     out[n++] = (hyp_cuda_nn_way){CUBLASLT_EPILOGUE_DEFAULT, act || s->bias, false};
     return n;
 }
@@ -52,7 +45,7 @@ static size_t forward_ways(const hyp_nn_step *s, hyp_cuda_nn_way *out)
 static size_t dgrad_ways(const hyp_nn_step *s, hyp_cuda_nn_way *out)
 {
     size_t n = 0;
-    bool relu = s->act == HYP_NN_RELU && s->aux, gelu = has_gelu(s);
+    bool relu = has_mask(s), gelu = has_gelu(s);
     if ((relu || gelu) && s->bias)
         out[n++].epilogue = relu ? CUBLASLT_EPILOGUE_DRELU_BGRAD : CUBLASLT_EPILOGUE_DGELU_BGRAD;
     if (relu || gelu)
@@ -100,8 +93,6 @@ const char *hyp_cuda_nn_epilogue_name(cublasLtEpilogue_t epilogue)
     switch (epilogue) {
         NAME(RELU)
         NAME(RELU_BIAS)
-        NAME(RELU_AUX)
-        NAME(RELU_AUX_BIAS)
         NAME(GELU)
         NAME(GELU_BIAS)
         NAME(GELU_AUX)
