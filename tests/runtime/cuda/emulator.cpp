@@ -13,7 +13,8 @@
 // "level" (no algorithm is much faster than the first), "slow epilogues" (products do best without),
 // "slow kernels" (kernels of ours are slower than products), "company" (the best algorithm is slow after other products),
 // "slow generated" (generated kernels are slower than those that are there), "wrong generated" (and compute what is wrong),
-// "uncompiled" (no kernel compiles), "old nccl" (an NCCL without means).
+// "uncompiled" (no kernel compiles), "old nccl" (an NCCL without means). HYPATIA_EMULATOR_DEVICES says how many devices there
+// are (1), for processes each of which has one of them.
 #include <atomic>
 #include <cmath>
 #include <cstdio>
@@ -183,7 +184,11 @@ static void need_context()
 
 DRIVER cuInit(unsigned int) { return is_mode("none") ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS; }
 DRIVER cuDriverGetVersion(int *version) { return *version = is_mode("old") ? 11040 : 13000, CUDA_SUCCESS; }
-DRIVER cuDeviceGetCount(int *count) { return *count = 1, CUDA_SUCCESS; }
+DRIVER cuDeviceGetCount(int *count)
+{
+    const char *devices = getenv("HYPATIA_EMULATOR_DEVICES");
+    return *count = devices ? atoi(devices) : 1, CUDA_SUCCESS;
+}
 DRIVER cuDeviceGet(CUdevice *device, int index) { return *device = index, CUDA_SUCCESS; }
 DRIVER cuDeviceGetName(char *name, int size, CUdevice)
 {
@@ -212,10 +217,12 @@ DRIVER cuGetErrorName(CUresult result, const char **text)
 }
 DRIVER cuGetErrorString(CUresult, const char **text) { return *text = "as the emulator was told", CUDA_SUCCESS; }
 
-DRIVER cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice)
+static CUdevice device_here; // the one that this process has
+DRIVER cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
     std::lock_guard<std::mutex> hold(lock);
     contexts_retained++;
+    device_here = device;
     *context = (CUcontext)&contexts_retained;
     return CUDA_SUCCESS;
 }

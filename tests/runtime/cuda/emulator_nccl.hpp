@@ -1,73 +1,70 @@
-// emulator_nccl.hpp - NCCL for threads of one process, each of which is a rank with the one emulated device. Included by
+// emulator_nccl.hpp - NCCL for threads and processes of one machine, each of which is a rank with the emulated device. Included by
 // emulator.cpp alone.
-#include <condition_variable>
-#include <string>
+#include <ctime>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "runtime/cuda/driver/nccl.h"
 
 #define NCCL extern "C" __attribute__((visibility("default")))
 
-// What ranks of one group share. A rank comes to meeting number n when all have left number n - 1.
+enum { NCCL_MOST = 16, NCCL_PART = 4096 }; // ranks, and elements that are added up at a time
+
+// What ranks of one group share: a file of the machine's memory, which has its name until all have opened it. It begins as
+// zeros.
 struct nccl_group {
-    std::mutex lock;
-    std::condition_variable changed;
-    size_t size, joined, came, left, holders;
-    uint64_t meeting;
-    std::vector<const void *> from; // of the meeting: what each rank has
-    std::vector<size_t> counts;
+    std::atomic<uint64_t> came; // to all meetings so far
+    std::atomic<uint64_t> counts[NCCL_MOST];
+    double parts[NCCL_MOST][NCCL_PART];
 };
 struct nccl_comm {
     nccl_group *group;
-    size_t rank;
+    size_t rank, size;
+    std::atomic<uint64_t> meetings;
 };
-static std::map<std::string, nccl_group *> nccl_groups;
-static std::mutex nccl_lock;
+
+// Returns when all have come: nobody comes to the next meeting before that, so that their sum says it.
+static void nccl_meet_all(nccl_comm *c)
+{
+    uint64_t wanted = ++c->meetings * c->size;
+    c->group->came++;
+    for (int n = 0; c->group->came < wanted; n++)
+        if (n > 1000) usleep(50);
+}
 
 NCCL int ncclGetVersion(int *version) { return *version = is_mode("old nccl") ? 2904 : 22703, 0; }
 NCCL const char *ncclGetErrorString(int) { return "as the emulator was told"; }
 NCCL int ncclGetUniqueId(hyp_nccl_id *id)
 {
-    static std::atomic<uint64_t> made;
-    uint64_t number = ++made;
+    static std::atomic<int> made;
     memset(id, 0, sizeof *id);
-    memcpy(id->bytes, &number, sizeof number);
+    snprintf((char *)id->bytes, sizeof id->bytes, "%d-%lld-%d", (int)getpid(), (long long)time(nullptr), (int)++made);
     return 0;
 }
 NCCL int ncclCommInitRank(void **comm, int size, hyp_nccl_id id, int rank)
 {
     need_context();
     if (fault("ncclCommInitRank")) return 1;
-    std::string name((const char *)id.bytes, sizeof id.bytes);
-    nccl_group *g;
-    {
-        std::lock_guard<std::mutex> hold(nccl_lock);
-        g = nccl_groups[name];
-        if (!g) g = nccl_groups[name] = new nccl_group{};
-        g->size = (size_t)size;
-        g->from.resize(g->size);
-        g->counts.resize(g->size);
-        g->holders++;
-    }
-    std::unique_lock<std::mutex> hold(g->lock);
-    g->joined++;
-    g->changed.notify_all();
-    g->changed.wait(hold, [&] { return g->joined == g->size; });
-    *comm = new nccl_comm{g, (size_t)rank};
+    if (size > NCCL_MOST) give_up("more ranks than the emulator has room for");
+    char name[64];
+    snprintf(name, sizeof name, "/hypatia-nccl-%.40s", (const char *)id.bytes);
+    int file = shm_open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (file < 0 || ftruncate(file, sizeof(nccl_group)) != 0) give_up("no memory that processes share");
+    void *at = mmap(nullptr, sizeof(nccl_group), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    if (at == MAP_FAILED) give_up("no memory that processes share");
+    nccl_comm *c = new nccl_comm{(nccl_group *)at, (size_t)rank, (size_t)size, {}};
+    nccl_meet_all(c);
+    if (rank == 0) shm_unlink(name);
+    nccl_meet_all(c);
+    *comm = c;
     return 0;
 }
 NCCL int ncclCommDestroy(void *comm)
 {
     need_context();
     nccl_comm *c = (nccl_comm *)comm;
-    std::lock_guard<std::mutex> hold(nccl_lock);
-    if (--c->group->holders == 0) {
-        for (auto i = nccl_groups.begin(); i != nccl_groups.end(); i++)
-            if (i->second == c->group) {
-                nccl_groups.erase(i);
-                break;
-            }
-        delete c->group;
-    }
+    munmap(c->group, sizeof *c->group);
     delete c;
     return 0;
 }
@@ -98,38 +95,29 @@ static void nccl_store(int type, void *at, size_t i, double v)
     }
 }
 
-// All come with what they have, all add up, and the results are written when nobody reads any more.
-static void nccl_meet(const nccl_comm *c, const void *from, void *to, size_t count, int type, int reduction)
+// All come with what they have, part by part, and add up when all are there, in the order of ranks.
+static void nccl_meet(nccl_comm *c, const void *from, void *to, size_t count, int type, int reduction)
 {
     nccl_group *g = c->group;
-    std::vector<double> sums(count);
-    std::unique_lock<std::mutex> hold(g->lock);
-    g->changed.wait(hold, [&] { return g->left == 0; });
-    uint64_t meeting = g->meeting;
-    g->from[c->rank] = from;
     g->counts[c->rank] = count;
-    if (++g->came == g->size) {
-        g->meeting++;
-        g->came = 0;
-        g->left = g->size;
-        g->changed.notify_all();
+    for (size_t at = 0; at < count; at += NCCL_PART) {
+        size_t some = count - at < NCCL_PART ? count - at : NCCL_PART;
+        for (size_t i = 0; i < some; i++) g->parts[c->rank][i] = nccl_load(type, from, at + i);
+        nccl_meet_all(c);
+        for (size_t rank = 0; rank < c->size; rank++)
+            if (g->counts[rank] != count) give_up("ranks came with different numbers of elements");
+        for (size_t i = 0; i < some; i++) {
+            double sum = 0;
+            for (size_t rank = 0; rank < c->size; rank++) sum += g->parts[rank][i];
+            nccl_store(type, to, at + i, reduction == HYP_NCCL_MEAN ? sum / (double)c->size : sum);
+        }
+        nccl_meet_all(c); // before anybody writes the next part
     }
-    g->changed.wait(hold, [&] { return g->meeting != meeting; });
-    for (size_t rank = 0; rank < g->size; rank++) {
-        if (g->counts[rank] != count) give_up("ranks came with different numbers of elements");
-        for (size_t i = 0; i < count; i++) sums[i] += nccl_load(type, g->from[rank], i);
-    }
-    if (--g->left == 0) g->changed.notify_all();
-    g->changed.wait(hold, [&] { return g->left == 0 || g->meeting != meeting + 1; });
-    hold.unlock();
-    for (size_t i = 0; i < count; i++)
-        nccl_store(type, to, i, reduction == HYP_NCCL_MEAN ? sums[i] / (double)g->size : sums[i]);
 }
 NCCL int ncclAllReduce(const void *from, void *to, size_t count, int type, int reduction, void *comm, CUstream at)
 {
     if (fault("ncclAllReduce")) return 3;
     if (nccl_depth == 0) give_up("a sum outside of a group of calls");
-    const nccl_comm c = *(nccl_comm *)comm;
-    queue(at, [=] { nccl_meet(&c, from, to, count, type, reduction); });
+    queue(at, [=] { nccl_meet((nccl_comm *)comm, from, to, count, type, reduction); });
     return 0;
 }

@@ -411,7 +411,7 @@ DRIVER cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes, v
         if (attributes[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
             *(unsigned *)values[i] = block.second ? CU_MEMORYTYPE_HOST : ours ? CU_MEMORYTYPE_DEVICE : 0;
         else if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
-            *(int *)values[i] = ours && elsewhere.count(std::prev(after)->first) ? elsewhere[std::prev(after)->first] : 0;
+            *(int *)values[i] = ours && elsewhere.count(std::prev(after)->first) ? elsewhere[std::prev(after)->first] : device_here;
         else if (attributes[i] == CU_POINTER_ATTRIBUTE_IS_MANAGED)
             *(unsigned *)values[i] = 0;
         else if (attributes[i] == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
