@@ -95,6 +95,12 @@ int checkpoints_open(checkpoints *c, const char *path, int64_t keep, const char 
     return list(c);
 }
 
+int checkpoints_open_beside(checkpoints *c, const char *path, const char *tool)
+{
+    *c = (checkpoints){.path = cli_copy(path, strlen(path)), .fd = -1, .keep = INT64_MAX, .tool = tool};
+    return list(c);
+}
+
 void checkpoints_close(checkpoints *c)
 {
     if (!c->path) return;
@@ -107,7 +113,7 @@ void checkpoints_close(checkpoints *c)
 /* ---- writing --------------------------------------------------------------------------------------------------- */
 
 /* All of a state is text: numbers that read back as the same ones. */
-enum { META_COUNT = 10, META_ROOM = 32 };
+enum { META_COUNT = 11, META_ROOM = 32 };
 typedef struct state_text {
     char numbers[META_COUNT][META_ROOM];
     safetensors_meta meta[META_COUNT + 1];
@@ -145,6 +151,7 @@ static void make_text(state_text *t, const train_state *s)
     add_double(t, "loss-sum", s->loss_sum);
     add_double(t, "best-loss", s->best);
     add_text(t, "learning-rate", s->schedule);
+    if (s->gpus > 1) add_integer(t, "gpus", (uint64_t)s->gpus);
 }
 
 /* Writes to a file that is then on the disk, and closes it; false, with errno. */
@@ -264,7 +271,7 @@ static bool read_double(const safetensors *s, const char *key, double *out)
 
 static bool read_state(const safetensors *s, train_state *out)
 {
-    uint64_t step, epoch;
+    uint64_t step, epoch, gpus = 1;
     train_state t = {0};
     const char *schedule = safetensors_text(s, "learning-rate");
     if (!read_integer(s, "model-hash", 16, &t.model_hash) || !read_integer(s, "step", 10, &step) ||
@@ -273,11 +280,14 @@ static bool read_state(const safetensors *s, train_state *out)
         !read_integer(s, "seed", 10, &t.seed) || !read_double(s, "loss-sum", &t.loss_sum) ||
         !read_double(s, "best-loss", &t.best) || !schedule || strlen(schedule) >= sizeof t.schedule)
         return false;
+    if (safetensors_text(s, "gpus") && !read_integer(s, "gpus", 10, &gpus)) return false;
     const uint64_t most = INT64_MAX / 4; /* so that nobody's sums overflow */
-    if (step > most || epoch > most || t.rows > most || t.position > t.rows || t.batch == 0 || t.batch > most)
+    if (step > most || epoch > most || t.rows > most || t.position > t.rows || t.batch == 0 || t.batch > most ||
+        gpus == 0 || gpus > most)
         return false;
     t.step = (int64_t)step;
     t.epoch = (int64_t)epoch;
+    t.gpus = (int64_t)gpus;
     strcpy(t.schedule, schedule);
     *out = t;
     return true;

@@ -16,6 +16,7 @@ typedef struct train_state {
     uint64_t seed;
     double loss_sum;    /* over the rows of the epoch that are done */
     double best;        /* the least loss of an epoch; INFINITY: none is over */
+    int64_t gpus;       /* that shared a batch; 0 as 1 */
     char schedule[160]; /* schedule_print */
 } train_state;
 
@@ -33,6 +34,8 @@ typedef struct checkpoints {
  * removed, so that one that cannot be written to is known before any work. An exit code after a message; to be closed
  * in any case. */
 int checkpoints_open(checkpoints *c, const char *path, int64_t keep, const char *tool);
+/* For checkpoints_restore alone, beside a process that writes: takes what is there, and locks, makes and removes nothing. */
+int checkpoints_open_beside(checkpoints *c, const char *path, const char *tool);
 void checkpoints_close(checkpoints *c);
 
 /* Writes a state and its variables, as best.safetensors too where `best`, and removes all but the last `keep` others.

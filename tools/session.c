@@ -109,6 +109,7 @@ int session_open(session *s, const session_options *o, const char *tool)
                                   .device = o->device,
                                   .device_index = o->device_index,
                                   .threads = o->threads,
+                                  .group = o->group,
                                   .log = o->verbose ? log_line : NULL,
                                   .log_user = (void *)tool};
     hyp_context_options limits = {.size = sizeof limits, .memory_limit = (uint64_t)o->memory_mib << 20};

@@ -18,6 +18,7 @@ typedef struct session_options {
     int32_t device_index, threads;
     int64_t memory_mib; /* of a context, at most; 0 = any */
     bool verbose;
+    hyp_group *group; /* borrowed; NULL: this process runs the plan alone */
     cli_list dims;   /* "batch=32" */
     cli_list inputs; /* "x=@f.npy", "x=random:3", "x=zeros" */
 } session_options;

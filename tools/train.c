@@ -27,6 +27,7 @@ enum {
     OPT_METRICS,
     OPT_CURVE,
     OPT_DEVICE,
+    OPT_GPUS,
     OPT_THREADS,
     OPT_MEMORY,
     OPT_VERBOSE,
@@ -41,7 +42,7 @@ static const cli_option options[] = {
     [OPT_INPUT] = {"input", 'i', "NAME=@FILE", "an input that is the same in every batch (.npy, .bin, .pb)"},
     [OPT_EPOCHS] = {"epochs", 'e', "N", "ends after N times all rows"},
     [OPT_STEPS] = {"steps", 0, "N", "ends after N steps"},
-    [OPT_BATCH] = {"batch", 'b', "N", "rows of a step (32, or as many as the plan is for)"},
+    [OPT_BATCH] = {"batch", 'b', "N", "rows of a step, of all GPUs together (32, or as many as the plan is for)"},
     [OPT_RATE] = {"learning-rate", 'r', "X", "the highest learning rate (0.001)"},
     [OPT_SCHEDULE] = {"schedule", 0, "KIND", "constant, step:EVERY:FACTOR, cosine[:LAST] or linear[:LAST] (constant)"},
     [OPT_WARMUP] = {"warmup", 0, "N", "steps in which the rate comes up (0)"},
@@ -55,6 +56,7 @@ static const cli_option options[] = {
     [OPT_METRICS] = {"metrics", 0, "FILE", "a line of JSON for each step and epoch"},
     [OPT_CURVE] = {"curve", 0, "FILE.svg", "the losses as a picture"},
     [OPT_DEVICE] = {"device", 0, "NAME", "auto (default), cpu, cuda, cuda:N or reference"},
+    [OPT_GPUS] = {"gpus", 0, "N", "GPUs of this machine that share every batch, from that of --device on (1)"},
     [OPT_THREADS] = {"threads", 0, "N", "CPU threads of one run (OMP_NUM_THREADS, else all)"},
     [OPT_MEMORY] = {"memory-limit", 0, "MIB", "refuse batches that need more memory"},
     [OPT_VERBOSE] = {"verbose", 'v', NULL, "say which device was taken and why"},
@@ -90,6 +92,12 @@ static int read_rate(train_request *o, const cli_args *args, int option, const c
     return option == OPT_WARMUP ? read_count(args, option, value, 0, &o->rate.warmup) : CLI_OK;
 }
 
+static int read_gpus(train_request *o, const cli_args *args, const char *value)
+{
+    if (cli_parse_int(value, 1, RANKS_MOST, &o->gpus)) return CLI_OK;
+    return cli_usage_error(args, "--gpus: '%s' is no number from 1 to %d", value, RANKS_MOST);
+}
+
 /* Those that every command which runs plans has. */
 static int read_session(train_request *o, const cli_args *args, int option, const char *value)
 {
@@ -112,6 +120,7 @@ static int read_option(train_request *o, const cli_args *args, int option, const
     case OPT_EPOCHS: return read_count(args, option, value, 1, &o->epochs);
     case OPT_STEPS: return read_count(args, option, value, 1, &o->steps);
     case OPT_BATCH: return read_count(args, option, value, 1, &o->batch);
+    case OPT_GPUS: return read_gpus(o, args, value);
     case OPT_RATE:
     case OPT_SCHEDULE:
     case OPT_WARMUP: return read_rate(o, args, option, value);
@@ -129,6 +138,13 @@ static int read_option(train_request *o, const cli_args *args, int option, const
     }
 }
 
+static int check_device(const train_request *o, const cli_args *args)
+{
+    hyp_device_kind device = o->session.device;
+    if (device == HYP_DEVICE_AUTO || device == HYP_DEVICE_CUDA) return CLI_OK;
+    return cli_usage_error(args, "--gpus and --device: several processes train on GPUs alone, --device cuda or cuda:N");
+}
+
 /* What has to be there; CLI_USAGE after a message. */
 static int check_request(const train_request *o, const cli_args *args)
 {
@@ -139,13 +155,34 @@ static int check_request(const train_request *o, const cli_args *args)
     if (!o->checkpoints)
         return cli_usage_error(
             args, "no folder for the states was given, without which nothing is left: --checkpoints FOLDER");
+    if (o->gpus > 1) return check_device(o, args);
     return CLI_OK;
+}
+
+/* Trains as the process that the command is, or as one of several; those have their files by rank 0 alone. */
+static int train(train_request *o, cli_args *args, ranks *r)
+{
+    trainer t = {0};
+    if (r->size > 1) args->tool = r->name;
+    if (r->rank > 0) {
+        o->quiet = true;
+        o->metrics = o->curve = NULL;
+    }
+    int code = r->size > 1 ? check_device(o, args) : CLI_OK;
+    if (code == CLI_OK) code = ranks_join(r, o->session.plan, o->session.device_index);
+    o->session.group = r->group;
+    if (r->group) o->session.device_index += r->local;
+    if (code == CLI_OK) code = trainer_open(&t, o, args, r);
+    if (code == CLI_OK) code = trainer_run(&t);
+    trainer_close(&t);
+    ranks_leave(r);
+    return code;
 }
 
 int command_train(int argc, char **argv)
 {
     train_request o = {.rate = {.rate = 1e-3}, .seed = -1, .keep = 3};
-    trainer t = {0};
+    ranks r = {0};
     cli_args args = cli_begin(tool, options, argc, argv);
     const char *value;
     int code = CLI_OK, option;
@@ -158,9 +195,8 @@ int command_train(int argc, char **argv)
         if (code == CLI_OK) code = read_option(&o, &args, option, value);
     }
     if (code == CLI_OK) code = check_request(&o, &args);
-    if (code == CLI_OK) code = trainer_open(&t, &o, &args);
-    if (code == CLI_OK) code = trainer_run(&t);
-    trainer_close(&t);
+    if (code == CLI_OK && !o.gpus) code = ranks_find_launcher(&r, tool);
+    if (code == CLI_OK && (o.gpus < 2 || ranks_start(&r, (int32_t)o.gpus, tool, &code))) code = train(&o, &args, &r);
 done:
     session_options_free(&o.session);
     cli_list_free(&o.data);

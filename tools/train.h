@@ -2,11 +2,10 @@
 #ifndef HYPATIA_TOOLS_TRAIN_H
 #define HYPATIA_TOOLS_TRAIN_H
 
-#include <signal.h>
-
 #include "checkpoints.h"
 #include "curve.h"
 #include "dataset.h"
+#include "ranks.h"
 #include "schedule.h"
 #include "session.h"
 
@@ -16,7 +15,8 @@ typedef struct train_request {
     cli_list data, validation, scales;
     schedule rate;
     int64_t epochs, steps; /* 0 = not given; the first that is reached ends the training */
-    int64_t batch;         /* 0 = 32, or what the plan or the checkpoint has */
+    int64_t batch;         /* of all GPUs together; 0 = 32, or what the plan or the checkpoint has */
+    int64_t gpus;          /* processes, one for each; 0 = what a launcher has started, or this one */
     int64_t seed;          /* -1 = 0, or what the checkpoint has */
     const char *checkpoints;
     int64_t keep, every; /* every: steps between checkpoints within an epoch; 0 = none */
@@ -67,12 +67,14 @@ int train_report_close(train_report *r);
 typedef struct trainer {
     session session;
     const train_request *request;
+    ranks *ranks; /* who trains with us, and when all stop */
     const char *tool;
     dataset data, validation;
     train_state state;
     schedule rate;
     int64_t batch, steps_per_epoch, total;
-    uint64_t usable; /* rows of an epoch: all, or what whole batches of the plan take */
+    int64_t share;   /* rows of a batch that are this process's: the batch, over the ranks */
+    uint64_t usable; /* rows of an epoch: all, or what whole batches of the plan take, or all ranks equally many of */
     uint64_t *order; /* of the rows in this epoch */
     size_t rate_input, loss_output, labels_input, class_output; /* SIZE_MAX: there is none */
     hyp_tensor *inputs;  /* by input: host memory for a batch, or what is the same in every one */
@@ -85,12 +87,11 @@ typedef struct trainer {
     train_report report;
     bool unsaved; /* the newest state could not be written */
     bool spoiled; /* the loss or a variable is no number */
-    const volatile sig_atomic_t *stop;
 } trainer;
 
 /* Loads the plan and the data, and the checkpoint to resume from. An exit code after a message; to be closed in any
- * case. */
-int trainer_open(trainer *t, const train_request *o, const cli_args *args);
+ * case. Where the others stop already, there is nothing to run. */
+int trainer_open(trainer *t, const train_request *o, const cli_args *args, ranks *r);
 void trainer_close(trainer *t);
 
 /* ---- train_loop.c --------------------------------------------------------------------------------------------- */

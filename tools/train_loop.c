@@ -10,6 +10,9 @@
 #include "timing.h"
 #include "train.h"
 
+/* Who judges the losses, and writes. The others follow it: they stop where it does. */
+static bool is_first(const trainer *t) { return t->ranks->rank == 0; }
+
 /* A loss or a variable that is no number: from here on there are no others, so nothing is saved any more. */
 static int refuse(trainer *t, const char *what, double value)
 {
@@ -41,23 +44,60 @@ static bool is_finite(const hyp_tensor *t)
     return true;
 }
 
+static int get_variables(trainer *t)
+{
+    hyp_diag diag = {0};
+    if (hyp_context_variable_get(t->session.context, t->variables, t->variable_count, &diag) == HYP_OK) return CLI_OK;
+    return cli_report(t->tool, &diag);
+}
+
 /* Fetches the variables. What is no number is not saved: the loss shows it one step later only. */
 static int fetch(trainer *t)
 {
-    hyp_diag diag = {0};
     train_report_clear(&t->report);
-    if (hyp_context_variable_get(t->session.context, t->variables, t->variable_count, &diag) != HYP_OK)
-        return cli_report(t->tool, &diag);
+    int code = get_variables(t);
+    if (code != CLI_OK) return code;
     for (size_t i = 0; i < t->variable_count && !t->request->allow_nan; i++)
         if (!is_finite(&t->variables[i])) return refuse(t, cli_shown(t->variables[i].name), NAN);
     return CLI_OK;
 }
 
+static uint64_t hash_of(const hyp_tensor *variables, size_t count)
+{
+    uint64_t hash = 0xcbf29ce484222325;
+    for (size_t i = 0; i < count; i++) {
+        const unsigned char *bytes = variables[i].data;
+        for (size_t at = 0; at < variables[i].bytes; at += 8) {
+            uint64_t word = 0;
+            memcpy(&word, bytes + at, variables[i].bytes - at < 8 ? variables[i].bytes - at : 8);
+            hash = (hash ^ word) * 0x100000001b3;
+            hash ^= hash >> 32;
+        }
+    }
+    return hash;
+}
+
+/* All ranks have made the same sums, and so the same variables, to the bit; where they have not, the training is of as many
+ * models. */
+static int compare_ranks(trainer *t)
+{
+    if (ranks_size(t->ranks) == 1) return CLI_OK;
+    int code = is_first(t) ? CLI_OK : get_variables(t);
+    if (code != CLI_OK) return code;
+    int32_t other = ranks_compare(t->ranks, hash_of(t->variables, t->variable_count));
+    if (!other) return CLI_OK;
+    t->spoiled = true;
+    fprintf(stderr, "%s: step %" PRId64 ": the variables of rank %d are not those of rank 0, and nothing is saved: GPUs of one kind, "
+                    "with the same drivers, are wanted\n", t->tool, t->state.step, (int)other);
+    return CLI_FAILED;
+}
+
 /* A state that cannot be written is tried again the next time, and at the end. */
 static int save(trainer *t, bool best)
 {
-    int code = fetch(t);
-    if (code != CLI_OK) return code;
+    int code = is_first(t) ? fetch(t) : CLI_OK;
+    if (code == CLI_OK) code = compare_ranks(t);
+    if (code != CLI_OK || !is_first(t)) return code;
     t->unsaved = checkpoints_save(&t->checkpoints, &t->state, t->variables, t->variable_count, best) != CLI_OK;
     if (t->unsaved) fprintf(stderr, "%s: what was there is there still; the next checkpoint is tried again\n", t->tool);
     return CLI_OK;
@@ -66,6 +106,7 @@ static int save(trainer *t, bool best)
 /* Saves what there is at the end, wherever that can be. */
 static int save_last(trainer *t)
 {
+    if (!is_first(t)) return CLI_OK;
     int code = fetch(t);
     if (code != CLI_OK) return code;
     if (checkpoints_save(&t->checkpoints, &t->state, t->variables, t->variable_count, false) == CLI_OK) {
@@ -81,9 +122,10 @@ static int save_last(trainer *t)
 static int take_step(trainer *t)
 {
     uint64_t left = t->usable - t->state.position, count = left < (uint64_t)t->batch ? left : (uint64_t)t->batch;
+    uint64_t share = count / (uint64_t)ranks_size(t->ranks); /* which divides it: set_batch */
     double begun = timing_now(), rate = schedule_rate(&t->rate, t->state.step);
     t->rate_now = (float)rate;
-    trainer_fill(t, &t->data, t->order + t->state.position, (size_t)count);
+    trainer_fill(t, &t->data, t->order + t->state.position + (uint64_t)t->ranks->rank * share, (size_t)share);
     int code = trainer_step(t, false);
     if (code != CLI_OK) {
         fprintf(stderr, "%s: that was step %" PRId64 " of the training, which changed nothing\n", t->tool,
@@ -92,7 +134,7 @@ static int take_step(trainer *t)
     }
     t->state.step++;
     t->state.position += count;
-    if (!isfinite(t->loss_now) && !t->request->allow_nan) return refuse(t, "the loss", (double)t->loss_now);
+    if (!isfinite(t->loss_now) && !t->request->allow_nan && is_first(t)) return refuse(t, "the loss", (double)t->loss_now);
     t->state.loss_sum += (double)t->loss_now * (double)count;
     return train_report_step(&t->report, &t->state, (double)t->loss_now, rate, count, timing_now() - begun);
 }
@@ -121,9 +163,10 @@ static int end_epoch(trainer *t, uint64_t seen)
     return code == CLI_OK ? told : code;
 }
 
+/* Is asked before every run: where rank 0 ends with an error, the others come here, and to no run that would wait for it. */
 static bool is_over(const trainer *t, int64_t begun)
 {
-    return t->state.step >= t->total || *t->stop ||
+    return t->state.step >= t->total || ranks_look(t->ranks) ||
            (t->request->stop_after && t->state.step - begun >= t->request->stop_after);
 }
 
@@ -137,7 +180,7 @@ static int run_epoch(trainer *t, int64_t begun)
         bool due = t->request->every && t->state.step % t->request->every == 0 && t->state.position < t->usable;
         if (code == CLI_OK && due && !is_over(t, begun)) code = save(t, false);
     }
-    if (code != CLI_OK || *t->stop || t->state.position < t->usable) return code;
+    if (code != CLI_OK || t->ranks->stopped || t->state.position < t->usable) return code;
     return end_epoch(t, t->state.position - from);
 }
 
@@ -154,19 +197,19 @@ int trainer_run(trainer *t)
     int64_t begun = t->state.step, saved = -1;
     int code = CLI_OK;
     /* An epoch that was stopped behind its last row is yet to be validated. */
-    while (code == CLI_OK && !*t->stop && (!is_over(t, begun) || t->state.position == t->usable))
+    while (code == CLI_OK && !ranks_look(t->ranks) && (!is_over(t, begun) || t->state.position == t->usable))
         code = run_epoch(t, begun);
     if (code == CLI_INTERRUPTED) code = CLI_OK;
     if (t->checkpoints.count) saved = t->checkpoints.steps[t->checkpoints.count - 1];
     /* What goes wrong leaves the variables of the step before; those are saved, if they can be. */
-    if (!t->spoiled && (t->unsaved || saved != t->state.step)) {
+    if (is_first(t) && !t->spoiled && (t->unsaved || saved != t->state.step)) {
         int last = save_last(t);
         if (last == CLI_OK && code != CLI_OK)
             fprintf(stderr, "%s: the state after step %" PRId64 " is in %s\n", t->tool, t->state.step,
                     t->request->checkpoints);
         if (last != CLI_OK) code = last;
     }
-    if (code == CLI_OK && *t->stop && (t->state.step < t->total || t->state.position == t->usable))
+    if (code == CLI_OK && t->ranks->stopped && (t->state.step < t->total || t->state.position == t->usable))
         code = CLI_INTERRUPTED;
     int closed = train_report_close(&t->report);
     if (code == CLI_OK) code = closed;

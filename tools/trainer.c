@@ -98,7 +98,7 @@ static int make_inputs(trainer *t)
         const dataset_column *c = &t->data.columns[i];
         hyp_tensor *in = &t->inputs[c->input];
         hyp_tensor_dispose(in);
-        *in = (hyp_tensor){.dtype = c->row.dtype, .rank = c->row.rank + 1, .dims = {t->batch}};
+        *in = (hyp_tensor){.dtype = c->row.dtype, .rank = c->row.rank + 1, .dims = {t->share}};
         memcpy(in->dims + 1, c->row.dims, (size_t)c->row.rank * sizeof *in->dims);
         if (hyp_tensor_alloc(in, &diag) != HYP_OK) code = cli_report(t->tool, &diag);
     }
@@ -169,9 +169,36 @@ static int make_outputs(trainer *t)
 
 /* ---- where a training begins ----------------------------------------------------------------------------------- */
 
+/* All ranks take equally many rows of every batch, so that the mean of their means is that of the batch. */
+static int share_batch(trainer *t, int64_t gpus)
+{
+    int64_t odd = t->batch % gpus, fixed = t->data.fixed_batch * gpus;
+    bool quiet = t->request->quiet;
+    if (odd == t->batch) {
+        fprintf(stderr, "%s: %" PRId64 " rows are too few for %" PRId64 " GPUs\n", t->tool, t->batch, gpus);
+        return CLI_USAGE;
+    }
+    t->batch -= odd;
+    t->share = t->batch / gpus;
+    if (odd && !quiet)
+        fprintf(stderr, "%s: batches have %" PRId64 " rows, equally many for each of %" PRId64 " GPUs\n", t->tool, t->batch,
+                gpus);
+    uint64_t left = t->data.rows % (uint64_t)(fixed ? fixed : gpus), batch = (uint64_t)t->batch;
+    if (left && !quiet) {
+        if (fixed)
+            fprintf(stderr, "%s: the plan is for batches of %" PRId64, t->tool, fixed);
+        else
+            fprintf(stderr, "%s: %" PRId64 " GPUs take equally many rows", t->tool, gpus);
+        fprintf(stderr, ": in each epoch %" PRIu64 " of %" PRIu64 " rows are left out\n", left, t->data.rows);
+    }
+    t->usable = t->data.rows - left;
+    t->steps_per_epoch = (int64_t)((t->usable + batch - 1) / batch);
+    return CLI_OK;
+}
+
 static int set_batch(trainer *t, uint64_t of_checkpoint)
 {
-    int64_t fixed = t->data.fixed_batch, asked = t->request->batch;
+    int64_t gpus = ranks_size(t->ranks), fixed = t->data.fixed_batch * gpus, asked = t->request->batch;
     if (fixed && asked && fixed != asked) {
         fprintf(stderr, "%s: --batch %" PRId64 ": the plan is for batches of %" PRId64 "\n", t->tool, asked, fixed);
         return CLI_USAGE;
@@ -185,15 +212,7 @@ static int set_batch(trainer *t, uint64_t of_checkpoint)
         }
         t->batch = (int64_t)t->data.rows;
     }
-    uint64_t left = fixed ? t->data.rows % (uint64_t)fixed : 0, batch = (uint64_t)t->batch;
-    if (left && !t->request->quiet)
-        fprintf(stderr,
-                "%s: the plan is for batches of %" PRId64 ": in each epoch %" PRIu64 " of %" PRIu64
-                " rows are left out\n",
-                t->tool, fixed, left, t->data.rows);
-    t->usable = t->data.rows - left;
-    t->steps_per_epoch = (int64_t)((t->usable + batch - 1) / batch);
-    return CLI_OK;
+    return share_batch(t, gpus);
 }
 
 static void set_length(trainer *t)
@@ -230,10 +249,30 @@ static int check_resumed(trainer *t, const train_state *was)
     if ((uint64_t)t->batch != was->batch)
         fprintf(stderr, "%s: batches have %" PRId64 " rows from here on, before they had %" PRIu64 "\n", t->tool,
                 t->batch, was->batch);
+    if (was->gpus != ranks_size(t->ranks))
+        fprintf(stderr, "%s: batches are shared by %d GPUs from here on, before by %" PRId64 "\n", t->tool,
+                (int)ranks_size(t->ranks), was->gpus);
     if (strcmp(t->state.schedule, was->schedule) != 0)
         fprintf(stderr, "%s: the learning rate is another from here on: %s; before: %s\n", t->tool, t->state.schedule,
                 cli_shown(was->schedule));
     return CLI_OK;
+}
+
+/* Others than rank 0 only read them. */
+static int open_checkpoints(trainer *t)
+{
+    const train_request *o = t->request;
+    if (t->ranks->rank == 0) return checkpoints_open(&t->checkpoints, o->checkpoints, o->keep, t->tool);
+    return o->resume ? checkpoints_open_beside(&t->checkpoints, o->checkpoints, t->tool) : CLI_OK;
+}
+
+/* Where another number of GPUs has stopped within an epoch: the rows of it that these can share begin a few rows before. */
+static void round_position(const trainer *t, train_state *s)
+{
+    uint64_t odd = s->position % (uint64_t)ranks_size(t->ranks);
+    if (!odd) return;
+    s->loss_sum *= (double)(s->position - odd) / (double)s->position;
+    s->position -= odd;
 }
 
 /* Reads the newest checkpoint, if there is one, and sets what it decides. */
@@ -243,8 +282,8 @@ static int begin(trainer *t)
     bool found = false;
     hyp_diag diag = {0};
     train_state was = {.model_hash = hyp_engine_model_hash(t->session.engine)};
-    int code = CLI_OK;
-    if (o->resume) code = checkpoints_restore(&t->checkpoints, &was, t->variables, t->variable_count, &found);
+    int code = open_checkpoints(t);
+    if (code == CLI_OK && o->resume) code = checkpoints_restore(&t->checkpoints, &was, t->variables, t->variable_count, &found);
     if (code == CLI_OK && !o->resume && t->checkpoints.count) {
         fprintf(stderr,
                 "%s: %s: has checkpoints of another training; --resume goes on with it, or name another folder\n",
@@ -257,6 +296,7 @@ static int begin(trainer *t)
     t->state = (train_state){.model_hash = hyp_engine_model_hash(t->session.engine),
                              .rows = t->data.rows,
                              .seed = o->seed >= 0 ? (uint64_t)o->seed : 0,
+                             .gpus = ranks_size(t->ranks),
                              .best = INFINITY};
     schedule_print(&t->rate, t->state.schedule, sizeof t->state.schedule);
     t->state.batch = (uint64_t)t->batch;
@@ -267,6 +307,8 @@ static int begin(trainer *t)
         return cli_report(t->tool, &diag);
     memcpy(was.schedule, t->state.schedule, sizeof was.schedule);
     was.batch = t->state.batch;
+    was.gpus = t->state.gpus;
+    round_position(t, &was);
     t->state = was;
     if (!o->quiet) printf("resumed after step %" PRId64 "\n", was.step);
     return CLI_OK;
@@ -287,30 +329,47 @@ static int check_files(const train_request *o, const cli_args *args)
     return file_uses_check(&uses, args);
 }
 
-int trainer_open(trainer *t, const train_request *o, const cli_args *args)
+static int open_all(trainer *t, const train_request *o)
 {
-    t->request = o;
-    t->tool = args->tool;
-    int code = check_files(o, args);
-    if (code == CLI_OK) code = session_open(&t->session, &o->session, t->tool);
-    if (code == CLI_OK) code = find_roles(t);
+    int code = find_roles(t);
     if (code == CLI_OK) code = dataset_open(&t->data, t->session.engine, &o->data, &o->scales, "--data", t->tool);
     if (code == CLI_OK)
         code = dataset_open(&t->validation, t->session.engine, &o->validation,
                             o->validation.count ? &o->scales : &(cli_list){0}, "--validate", t->tool);
     if (code == CLI_OK) code = make_variables(t);
-    if (code == CLI_OK) code = checkpoints_open(&t->checkpoints, o->checkpoints, o->keep, t->tool);
     if (code == CLI_OK) code = begin(t);
     if (code == CLI_OK) code = make_inputs(t);
     if (code == CLI_OK) code = check_inputs(t);
     if (code == CLI_OK) code = make_outputs(t);
     if (code == CLI_OK) code = train_report_open(&t->report, o, t->state.step ? t->state.step : -1, t->tool);
+    return code;
+}
+
+static void catch_signals(trainer *t)
+{
+    if (!t->ranks->board || t->ranks->path) { /* else the parent does */
+        t->ranks->signal = interrupt_catch();
+        interrupt_catch_termination();
+    }
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not be so large is an error like a full disk */
+}
+
+int trainer_open(trainer *t, const train_request *o, const cli_args *args, ranks *r)
+{
+    t->request = o;
+    t->tool = args->tool;
+    t->ranks = r;
+    int code = r->rank == 0 ? check_files(o, args) : CLI_OK;
+    if (code == CLI_OK) code = session_open(&t->session, &o->session, t->tool);
+    /* Rank 0 goes first, so that what is wrong is told once. */
+    if (code == CLI_OK && r->rank > 0 && ranks_look(r)) return CLI_OK;
+    if (code == CLI_OK) code = open_all(t, o);
     if (code != CLI_OK) return code;
     t->report.total = t->total;
     t->order = cli_alloc(NULL, t->data.rows, sizeof *t->order);
-    t->stop = interrupt_catch();
-    interrupt_catch_termination();
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not be so large is an error like a full disk */
+    catch_signals(t);
+    if (r->rank == 0) ranks_look(r);
+    ranks_meet(r);
     return CLI_OK;
 }
 

@@ -68,13 +68,13 @@ static bool are_scores_of(const hyp_tensor *scores, const hyp_tensor *labels)
 int trainer_validate(trainer *t, double *out_loss, double *out_accuracy)
 {
     const dataset *d = &t->validation;
-    uint64_t usable = d->fixed_batch ? d->rows - d->rows % (uint64_t)t->batch : d->rows;
+    uint64_t usable = d->fixed_batch ? d->rows - d->rows % (uint64_t)t->share : d->rows;
     double sum = 0;
     hits h = {0};
     int code = CLI_OK;
     *out_loss = *out_accuracy = NAN;
     if (!usable) return CLI_OK;
-    uint64_t *rows = cli_alloc(NULL, (size_t)t->batch, sizeof *rows);
+    uint64_t *rows = cli_alloc(NULL, (size_t)t->share, sizeof *rows);
     hyp_tensor device = {0};
     bool scored = t->class_output != SIZE_MAX && t->labels_input != SIZE_MAX;
     if (scored) {
@@ -82,10 +82,10 @@ int trainer_validate(trainer *t, double *out_loss, double *out_accuracy)
         t->outputs[t->class_output] = t->classes;
     }
     for (uint64_t at = 0; at < usable && code == CLI_OK;) {
-        uint64_t count = usable - at < (uint64_t)t->batch ? usable - at : (uint64_t)t->batch;
+        uint64_t count = usable - at < (uint64_t)t->share ? usable - at : (uint64_t)t->share;
         for (uint64_t i = 0; i < count; i++) rows[i] = at + i;
         trainer_fill(t, d, rows, (size_t)count);
-        code = *t->stop ? CLI_INTERRUPTED : trainer_step(t, true);
+        code = ranks_look(t->ranks) ? CLI_INTERRUPTED : trainer_step(t, true);
         if (code == CLI_OK && scored && are_scores_of(&t->outputs[t->class_output], &t->inputs[t->labels_input]))
             count_hits(&t->outputs[t->class_output], &t->inputs[t->labels_input], &h);
         sum += (double)t->loss_now * (double)count;

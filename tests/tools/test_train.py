@@ -62,13 +62,14 @@ def order_of(rows, seed, epoch):
     return order
 
 
-def expected_losses(weights, images, labels, rate_of, epochs, batch, seed):
-    """Plain SGD on the cross-entropy, in double; the loss of every step, and what the weights become."""
+def expected_losses(weights, images, labels, rate_of, epochs, batch, seed, rows=ROWS):
+    """Plain SGD on the cross-entropy, in double; the loss of every step, and what the weights become. An epoch takes so many
+    rows."""
     w = {n: v.astype(np.float64) for n, v in weights.items()}
     losses = []
     for epoch in range(epochs):
-        order = order_of(len(images), seed, epoch)
-        for at in range(0, len(images), batch):
+        order = order_of(len(images), seed, epoch)[:rows]
+        for at in range(0, rows, batch):
             x, y = images[order[at:at + batch]].astype(np.float64) * w["scale"], labels[order[at:at + batch]]
             a = x @ w["w1"].T + w["b1"]
             h = np.maximum(a, 0)
