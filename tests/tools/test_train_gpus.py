@@ -172,6 +172,11 @@ def check_failures(p):
     assert out.count("NCCL cannot be loaded") == 1, out
     out = fails("lost", "--gpus", 2, "--learning-rate", "1e25", "--warmup", 0, plan="dp-sgd.bin")
     assert out.count("the training has come apart") == 1, out
+    # sums that are not the same on all ranks
+    os.environ["HYPATIA_EMULATOR"] = "uneven nccl"
+    out = fails("uneven", "--gpus", 2)
+    del os.environ["HYPATIA_EMULATOR"]
+    assert out.count("step 4: the variables of rank 1 are not those of rank 0") == 1 and not os.listdir(p.path("uneven")), out
     # files of rank 0 that cannot be written
     out = fails("dev-full", "--gpus", 2, "--metrics", "/dev/full")
     assert "/dev/full: cannot write" in out and os.path.exists(p.path("dev-full/step-00000001.safetensors")), out
@@ -186,12 +191,12 @@ def check_failures(p):
 def launched(p, run, names, *options, count=2, local=None, job="a/job@1"):
     """Starts them as mpirun does: (code, output) by rank."""
     processes = []
-    for rank in range(count):
+    for rank in reversed(range(count)):
         env = {**os.environ, names[0]: str(rank), names[1]: str(count), names[2]: str(rank), names[3]: str(local or count),
                names[4]: job, "TMPDIR": p.folder}
-        processes.append(subprocess.Popen(p.command(run, *options, plan="dp.bin"), stdout=subprocess.PIPE,
-                                          stderr=subprocess.STDOUT, text=True, env=env))
-        time.sleep(0.05)
+        processes.insert(0, subprocess.Popen(p.command(run, *options, plan="dp.bin"), stdout=subprocess.PIPE,
+                                             stderr=subprocess.STDOUT, text=True, env=env))
+        time.sleep(0.05)  # the last one comes first, and waits
     told = [process.communicate(timeout=600)[0] for process in processes]
     return [process.returncode for process in processes], told
 
@@ -203,8 +208,15 @@ def check_launchers(p):
     others = {"pmi": ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "UNUSED"),
               "slurm": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "UNUSED", "SLURM_JOB_ID")}
     p.train("started", "--epochs", 3, "--gpus", 2, plan="dp.bin")
-    with open(p.path(f"hypatia-{os.geteuid()}-a-job-1-0.ranks"), "wb") as file:  # of a job that was killed
-        file.write(bytes(4096))
+    board = p.path(f"hypatia-{os.geteuid()}-a-job-1-0.ranks")
+    lone = subprocess.Popen(p.command("lone", "--epochs", 3, plan="dp.bin"), stderr=subprocess.PIPE,
+                            env={**os.environ, **dict(zip(mpi, ("0", "2", "0", "2", "a/job@1"))), "TMPDIR": p.folder})
+    while not os.path.exists(board):
+        assert lone.poll() is None, lone.communicate()
+        time.sleep(0.01)
+    lone.kill()  # the other one never came, and the next job of this name finds its file
+    lone.communicate()
+    assert os.path.exists(board)
     for name, names in {"mpi": mpi, **others}.items():
         codes, told = launched(p, name, names, "--epochs", 3)
         assert codes == [0, 0] and told[0].count("epoch ") == 3 and told[1] == "", (codes, told)
@@ -223,6 +235,7 @@ def main():
     wanted = sys.argv[1:]
     os.environ["HYPATIA_EMULATOR_DEVICES"] = "3"
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["TMPDIR"] = folder  # where ranks that are killed leave files
         p = Place(folder, "cuda")
         p.compile("dp.bin", "--optimizer", "adamw", "--data-parallel")
         p.compile("dp-sgd.bin", "--optimizer", "sgd", "--data-parallel")

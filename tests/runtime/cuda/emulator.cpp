@@ -13,7 +13,8 @@
 // "level" (no algorithm is much faster than the first), "slow epilogues" (products do best without),
 // "slow kernels" (kernels of ours are slower than products), "company" (the best algorithm is slow after other products),
 // "slow generated" (generated kernels are slower than those that are there), "wrong generated" (and compute what is wrong),
-// "uncompiled" (no kernel compiles), "old nccl" (an NCCL without means). HYPATIA_EMULATOR_DEVICES says how many devices there
+// "uncompiled" (no kernel compiles), "old nccl" (an NCCL without means), "uneven nccl" (and one
+// whose sums are not the same on all ranks). HYPATIA_EMULATOR_DEVICES says how many devices there
 // are (1), for processes each of which has one of them.
 #include <atomic>
 #include <cmath>

@@ -10,8 +10,7 @@
 
 enum { NCCL_MOST = 16, NCCL_PART = 4096 }; // ranks, and elements that are added up at a time
 
-// What ranks of one group share: a file of the machine's memory, which has its name until all have opened it. It begins as
-// zeros.
+// What ranks of one group share: a file in $TMPDIR, which has its name until all have opened it. It begins as zeros.
 struct nccl_group {
     std::atomic<uint64_t> came; // to all meetings so far
     std::atomic<uint64_t> counts[NCCL_MOST];
@@ -46,16 +45,17 @@ NCCL int ncclCommInitRank(void **comm, int size, hyp_nccl_id id, int rank)
     need_context();
     if (fault("ncclCommInitRank")) return 1;
     if (size > NCCL_MOST) give_up("more ranks than the emulator has room for");
-    char name[64];
-    snprintf(name, sizeof name, "/hypatia-nccl-%.40s", (const char *)id.bytes);
-    int file = shm_open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    char name[4096];
+    const char *folder = getenv("TMPDIR");
+    snprintf(name, sizeof name, "%s/hypatia-nccl-%.40s", folder ? folder : "/tmp", (const char *)id.bytes);
+    int file = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (file < 0 || ftruncate(file, sizeof(nccl_group)) != 0) give_up("no memory that processes share");
     void *at = mmap(nullptr, sizeof(nccl_group), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     close(file);
     if (at == MAP_FAILED) give_up("no memory that processes share");
     nccl_comm *c = new nccl_comm{(nccl_group *)at, (size_t)rank, (size_t)size, {}};
     nccl_meet_all(c);
-    if (rank == 0) shm_unlink(name);
+    if (rank == 0) unlink(name);
     nccl_meet_all(c);
     *comm = c;
     return 0;
@@ -109,6 +109,7 @@ static void nccl_meet(nccl_comm *c, const void *from, void *to, size_t count, in
         for (size_t i = 0; i < some; i++) {
             double sum = 0;
             for (size_t rank = 0; rank < c->size; rank++) sum += g->parts[rank][i];
+            if (is_mode("uneven nccl") && c->rank == 1) sum *= 1.01;
             nccl_store(type, to, at + i, reduction == HYP_NCCL_MEAN ? sum / (double)c->size : sum);
         }
         nccl_meet_all(c); // before anybody writes the next part
