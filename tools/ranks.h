@@ -2,7 +2,7 @@
  * together, and stop after the same step.
  *
  * All of them go through the same steps, and a run of one waits for the same run of the others. What they have to agree on is in
- * a board, memory that they share: rank 0 writes it, and is the only one that writes files and messages of the training.
+ * a board, memory that they share: rank 0 decides there, and is the only one that writes files and tells of the training.
  */
 #ifndef HYPATIA_TOOLS_RANKS_H
 #define HYPATIA_TOOLS_RANKS_H
