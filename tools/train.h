@@ -36,6 +36,7 @@ typedef struct train_report {
     curve curve;
     double started, shown; /* timing_now: of the epoch, of the line */
     double step_seconds;   /* of a step, a running mean; 0: none is known */
+    double epoch_seconds;  /* of the steps of this epoch */
     int64_t total;         /* steps of the training */
     int64_t epochs;        /* 0: counted in steps alone */
 } train_report;

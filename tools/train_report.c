@@ -150,6 +150,7 @@ int train_report_step(train_report *r, const train_state *state, double loss, do
                       double seconds)
 {
     r->step_seconds = r->step_seconds > 0 ? 0.95 * r->step_seconds + 0.05 * seconds : seconds;
+    r->epoch_seconds += seconds;
     curve_add_step(&r->curve, state->step - 1, loss);
     print_progress(r, state, loss, rate, rows);
     if (!r->metrics) return CLI_OK;
@@ -174,13 +175,14 @@ static int draw(train_report *r)
     return CLI_FAILED;
 }
 
-static void print_epoch(const train_epoch *e, double seconds)
+/* `stepping`: what its steps took of the seconds; validation and the checkpoint before are in the others. */
+static void print_epoch(const train_epoch *e, double seconds, double stepping)
 {
     printf("epoch %" PRId64 ": loss %.6g", e->epoch + 1, e->loss);
     if (!isnan(e->validation)) printf(", validation %.6g", e->validation);
     if (!isnan(e->accuracy)) printf(", accuracy %.2f %%", 100 * e->accuracy);
     printf(", rate %.3g, %" PRId64 " steps", e->rate, e->step);
-    if (e->rows) printf(", %.4g samples/s", (double)e->rows / seconds);
+    if (e->rows) printf(", %.4g samples/s", (double)e->rows / stepping);
     printf(", %.3g s%s\n", seconds, e->best ? ", best" : "");
     fflush(stdout);
 }
@@ -190,7 +192,8 @@ int train_report_epoch(train_report *r, const train_epoch *e)
     double now = timing_now(), seconds = now - r->started;
     r->started = now;
     train_report_clear(r);
-    if (!r->quiet) print_epoch(e, seconds);
+    if (!r->quiet) print_epoch(e, seconds, r->epoch_seconds);
+    r->epoch_seconds = 0;
     curve_epoch point = {e->step, e->validation, e->accuracy};
     curve_add_epoch(&r->curve, &point);
     int code = draw(r);
