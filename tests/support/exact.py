@@ -54,7 +54,7 @@ class T:
     def __init__(self, t, x, v=None, s=None, d=True):
         self.t, self.x, self.d = t, x, d
         self.v = wide(x) if v is None or d else v
-        self.s = np.maximum(np.abs(self.v), NORMAL.get(t, 0)) if s is None or d else s
+        self.s = np.maximum(np.abs(self.v), NORMAL.get(t, 0)) if s is None else s
 
     shape = property(lambda self: self.x.shape)
     real = property(lambda self: self.t in FLOATS)
@@ -118,7 +118,7 @@ def real(t, x, v, s, d, ready=False):
         tally.finite = bool(np.all(np.isfinite(wide(x))) and np.all(s <= LARGEST[t]))
     elif tally.finite:
         tally.finite = bool(np.all(np.isfinite(wide(x))))
-    return T(t, x, v, s, d)
+    return T(t, x, v, None if d else s, d)
 
 
 def whole(t, x, d=True):
@@ -156,7 +156,10 @@ def binary(op, a, b):
         f = np.add if op == "add" else np.subtract
         return real(t, f(x, y), f(a.v, b.v), a.s + b.s, d)
     if op == "mul":
-        return real(t, x * y, a.v * b.v, a.s * b.s, d)
+        y = real(t, x * y, a.v * b.v, a.s * b.s, d)
+        if d:  # a rule may multiply the constant by another one first, where it is too small for that to be exact
+            y.s = np.maximum(y.s, a.s * b.s)
+        return y
     if op == "div":
         return real(t, x / y, a.v / b.v, a.s * b.s / (b.v * b.v), d)
     if op in ("min", "max"):
@@ -274,7 +277,7 @@ def cast(a, t):
         return a
     if t in FLOATS:
         # in a wider type what the narrower one left weighs more units; what IEEE arithmetic determines has left nothing
-        s = a.s if a.d else a.s * max(L(1), L(UNIT[a.t]) / L(UNIT[t]))
+        s = a.s if a.d else a.s * max(L(1), UNIT.get(a.t, L(0)) / UNIT[t])
         return real(t, narrow(wide(a.x), t), a.v, s, a.d, True)
     if t == "bool":
         return whole(t, a.x != 0, a.d)
@@ -391,7 +394,7 @@ def reduce(op, a, axes, keep):
             raise Unsupported("the largest of nothing")
         f = np.max if op == "max" else np.min
         x = narrow(f(wide(flat.x), -1), a.t) if a.real else f(flat.x, -1)
-        return T(a.t, x, f(flat.v, -1), flat.s.max(-1), a.d).move(lambda p: p.reshape(shape))
+        return T(a.t, x, f(flat.v, -1), None if a.d else flat.s.max(-1), a.d).move(lambda p: p.reshape(shape))
     if not a.real:
         s = flat.x.sum(-1, dtype=np.int64)
         if op == "mean":
