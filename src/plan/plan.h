@@ -168,6 +168,11 @@ static inline size_t hyp_plan_shown_inputs(const HypPlan__Program *program)
 {
     return program->n_inputs - program->n_variables;
 }
+/* Those behind them, of the variables; NULL where there are none. */
+static inline const uint32_t *hyp_plan_variable_inputs(const HypPlan__Program *program)
+{
+    return program->n_variables ? program->inputs + hyp_plan_shown_inputs(program) : NULL;
+}
 static inline size_t hyp_plan_shown_outputs(const HypPlan__Program *program)
 {
     return program->n_outputs - hyp_plan_changed(program) - program->hidden_outputs;

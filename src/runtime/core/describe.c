@@ -198,7 +198,7 @@ static void write_text(report *r)
     }
     text_io(r, "inputs", p->inputs, hyp_plan_shown_inputs(p));
     text_io(r, "outputs", p->outputs, hyp_plan_shown_outputs(p));
-    if (p->n_variables) text_io(r, "variables", p->inputs + hyp_plan_shown_inputs(p), p->n_variables);
+    if (p->n_variables) text_io(r, "variables", hyp_plan_variable_inputs(p), p->n_variables);
     for (size_t i = 0; i < p->n_data_sizes; i++) text_data_size(r, p->data_sizes[i]);
     hyp_strbuf_printf(sb, "weights   %" PRIu64 " bytes in %zu tensors\n", r->plan->weights_bytes, weight_count(p));
     if (r->updatable.len) hyp_strbuf_printf(sb, "updatable\n%s", hyp_strbuf_text(&r->updatable));
@@ -384,7 +384,7 @@ static void write_json(report *r)
     hyp_strbuf_puts(sb, "]");
     json_tensors(r, "inputs", p->inputs, hyp_plan_shown_inputs(p));
     json_tensors(r, "outputs", p->outputs, hyp_plan_shown_outputs(p));
-    json_tensors(r, "variables", p->inputs + hyp_plan_shown_inputs(p), p->n_variables);
+    json_tensors(r, "variables", hyp_plan_variable_inputs(p), p->n_variables);
     json_data_sizes(r);
     if (r->updatable.len) hyp_strbuf_printf(sb, ",\n \"updatable\": [%s]", hyp_strbuf_text(&r->updatable));
     hyp_strbuf_printf(sb,

@@ -80,7 +80,7 @@ static hyp_status describe_lists(hyp_engine *e, hyp_diag *diag)
     const HypPlan__Program *p = e->plan.program;
     size_t inputs = hyp_plan_shown_inputs(p);
     HYP_TRY(describe_list(e, "input", p->inputs, inputs, &e->inputs, diag));
-    HYP_TRY(describe_list(e, "variable", p->inputs + inputs, p->n_variables, &e->variables, diag));
+    HYP_TRY(describe_list(e, "variable", hyp_plan_variable_inputs(p), p->n_variables, &e->variables, diag));
     HYP_TRY(describe_list(e, "output", p->outputs, hyp_plan_shown_outputs(p), &e->outputs, diag));
     open_data_sizes(e);
     return HYP_OK;

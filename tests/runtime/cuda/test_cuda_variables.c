@@ -259,7 +259,6 @@ static void what_they_begin_with_is_not_kept_on_the_device(void **state)
 {
     (void)state;
     char path[PB_PATH];
-    vp_build(&builder);
     pb_write(&builder, path);
     hyp_plan plan;
     assert_ok(hyp_plan_open_file(path, NULL, &plan, diag));
