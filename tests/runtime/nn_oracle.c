@@ -354,7 +354,7 @@ static bool is_exact(const nn_case *c)
 void nn_check(hyp_nn *nn, const nn_case *c, uint64_t *seed)
 {
     hyp_diag diag = {0};
-    char name[32];
+    char name[40];
     nn_tensors t;
     nn_numbers n = nn_draw(c, true, seed);
     nn_oracle(c, true, &n);

@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,7 +117,7 @@ static void *start(void *user)
     member *m = user;
     hyp_diag diag = {0};
     const char *wrong = take_part(m, &diag);
-    if (wrong) strncpy(m->wrong, wrong, sizeof m->wrong - 1);
+    if (wrong) snprintf(m->wrong, sizeof m->wrong, "%.*s", (int)sizeof m->wrong - 1, wrong);
     return NULL;
 }
 
