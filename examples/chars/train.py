@@ -2,17 +2,17 @@
 """Trains the small character transformer of this example and exports it: chars.onnx, and expected.txt with what PyTorch
 generates from the prompt of the test, always taking the likeliest character. Needs torch; takes less than a minute.
 
-The text is made here: sentences of a few words in a fixed order, drawn with a fixed seed."""
+The text is that of text.py, drawn with a fixed seed."""
 import importlib.util
 import os
-import random
 import sys
 
 import torch
 from torch.nn import functional as F
 
+from text import ALPHABET, make_text
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-ALPHABET = "\n abcdefghijklmnopqrstuvwxyz.,"  # as in chars.c
 PROMPT, LENGTH = "the old sailor ", 150
 LAYERS, HEADS, WIDTH, CONTEXT = 2, 4, 48, 256
 
@@ -22,18 +22,6 @@ def model_class():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.Gpt2
-
-
-def make_text(sentences):
-    draw = random.Random(5)
-    lines = []
-    for _ in range(sentences):
-        who = draw.choice(["the old sailor", "a small dog", "the tired engineer", "my sister"])
-        does = draw.choice(["looks for", "talks about", "carries", "draws"])
-        what = draw.choice(["a red house", "the long river", "seven maps", "an empty box"])
-        where = draw.choice(["in the rain", "behind the hill", "by the sea", "without a word"])
-        lines.append(f"{who} {does} {what}, {where}." if draw.random() < 0.5 else f"{who} {does} {what} {where}.")
-    return "\n".join(lines)
 
 
 def empty_past(batch):
@@ -72,7 +60,7 @@ def main():
     for p in model.parameters():
         if p.dim() > 1:
             torch.nn.init.normal_(p, 0, 0.08)
-    train(model, make_text(4000))
+    train(model, make_text(5, 4000))
     model.eval()
     with open(os.path.join(HERE, "expected.txt"), "w", encoding="utf-8") as file:
         file.write(generate(model, PROMPT, LENGTH) + "\n")

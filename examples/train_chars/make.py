@@ -17,25 +17,15 @@ from onnx import TensorProto, helper, numpy_helper
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CHARS = os.path.join(HERE, "../chars/chars.onnx")
-ALPHABET = "\n abcdefghijklmnopqrstuvwxyz.,"  # as in chars.c
+sys.path.insert(0, os.path.dirname(CHARS))
+from text import ALPHABET, make_text  # noqa: E402
+
 LAYERS, HEADS, WIDTH, LENGTH, ROWS = 2, 4, 48, 160, 2000
 
 # What the exporter of chars.onnx has called the weights of products.
 PRODUCTS = {"qkv": ("onnx::MatMul_364", "onnx::MatMul_375"), "out": ("onnx::MatMul_372", "onnx::MatMul_383"),
             "up": ("onnx::MatMul_373", "onnx::MatMul_384"), "down": ("onnx::MatMul_374", "onnx::MatMul_385")}
 LAST = "onnx::MatMul_386"  # the words, transposed: here it is made of them
-
-
-def make_text(seed, sentences):
-    """As in examples/chars/train.py: a few words in a fixed order."""
-    draw, lines = random.Random(seed), []
-    for _ in range(sentences):
-        who = draw.choice(["the old sailor", "a small dog", "the tired engineer", "my sister"])
-        does = draw.choice(["looks for", "talks about", "carries", "draws"])
-        what = draw.choice(["a red house", "the long river", "seven maps", "an empty box"])
-        where = draw.choice(["in the rain", "behind the hill", "by the sea", "without a word"])
-        lines.append(f"{who} {does} {what}, {where}." if draw.random() < 0.5 else f"{who} {does} {what} {where}.")
-    return "\n".join(lines)
 
 
 def write_rows(folder, prefix, seed, rows):
