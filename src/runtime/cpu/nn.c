@@ -88,20 +88,6 @@ static hyp_status end(void *opaque, hyp_status status, hyp_diag *diag)
     return status;
 }
 
-static hyp_status zero(void *opaque, void *at, size_t bytes, hyp_diag *diag)
-{
-    (void)opaque, (void)diag;
-    memset(at, 0, bytes);
-    return HYP_OK;
-}
-
-/* What is summed has just been written, or is read for a product: it costs the same. */
-static bool sums_on_the_way(const hyp_nn_step *dgrad)
-{
-    (void)dgrad;
-    return true;
-}
-
 static hyp_cpu_run run_of(const state *s)
 {
     return (hyp_cpu_run){
@@ -110,19 +96,15 @@ static hyp_cpu_run run_of(const state *s)
 
 /* ---- products ------------------------------------------------------------------------------------------------ */
 
-static bool has_product(const hyp_nn_step *s) { return s->kind <= HYP_NN_WGRAD; }
-/* Whether the product ends in sums that are kept, with the activation behind it. */
-static bool keeps_sums(const hyp_nn_step *s) { return s->kind == HYP_NN_FORWARD && s->aux && s->act != HYP_NN_RELU; }
-
 static hyp_cpu_gemm gemm_of(const hyp_nn_step *s)
 {
     hyp_cpu_gemm g = {.dtype = (hyp_dtype)s->dtype, .act = HYP_PLAN__ACT__ACT_NONE, .accumulate = s->add};
     if (s->kind == HYP_NN_FORWARD) {
         g.m = s->rows, g.n = s->out, g.k = s->in;
-        g.a_ld = s->x_ld, g.b_ld = s->in, g.c_ld = keeps_sums(s) ? hyp_nn_hidden_ld(s->out) : s->y_ld;
+        g.a_ld = s->x_ld, g.b_ld = s->in, g.c_ld = hyp_nn_keeps_sums(s) ? hyp_nn_hidden_ld(s->out) : s->y_ld;
         g.trans_b = true;
         g.bias = s->bias;
-        if (!keeps_sums(s)) g.act = hyp_nn_plan_act(s->act);
+        if (!hyp_nn_keeps_sums(s)) g.act = hyp_nn_plan_act(s->act);
     } else if (s->kind == HYP_NN_DGRAD) {
         g.m = s->rows, g.n = s->in, g.k = s->out;
         g.a_ld = s->y_ld, g.b_ld = s->in, g.c_ld = s->x_ld;
@@ -223,7 +205,7 @@ static hyp_status find(state *s, const hyp_nn_step *step, const entry **out, hyp
 static hyp_status prepare(void *opaque, const hyp_nn_step *step, hyp_diag *diag)
 {
     const entry *unused;
-    return has_product(step) ? find(opaque, step, &unused, diag) : HYP_OK;
+    return hyp_nn_has_product(step) ? find(opaque, step, &unused, diag) : HYP_OK;
 }
 
 /* Rows of a matrix to f32 without gaps, or back. */
@@ -437,10 +419,10 @@ static void do_sums(const state *s, const hyp_nn_step *step, const void *from, i
 static hyp_status forward(const state *s, const entry *e, const hyp_nn_operands *at, hyp_diag *diag)
 {
     const hyp_nn_step *p = &e->step;
-    HYP_TRY(multiply(s, e, (void *[]){at->x, at->w, at->b, keeps_sums(p) ? at->aux : at->y}, diag));
+    HYP_TRY(multiply(s, e, (void *[]){at->x, at->w, at->b, hyp_nn_keeps_sums(p) ? at->aux : at->y}, diag));
     if (!p->aux) return HYP_OK;
     rows_job job = {.columns = p->out, .from = at->y, .from_ld = p->y_ld, .mask = at->aux};
-    if (keeps_sums(p))
+    if (hyp_nn_keeps_sums(p))
         job = (rows_job){
             .columns = p->out, .from = at->aux, .from_ld = hyp_nn_hidden_ld(p->out), .to = at->y, .to_ld = p->y_ld};
     do_rows(s, p, &job);
@@ -467,7 +449,7 @@ static hyp_status run(void *opaque, const hyp_nn_step *step, const hyp_nn_operan
 {
     state *s = opaque;
     const entry *e = NULL;
-    if (has_product(step)) HYP_TRY(find(s, step, &e, diag));
+    if (hyp_nn_has_product(step)) HYP_TRY(find(s, step, &e, diag));
     switch ((hyp_nn_kind)step->kind) {
     case HYP_NN_FORWARD: return forward(s, e, at, diag);
     case HYP_NN_DGRAD:
@@ -503,7 +485,5 @@ const hyp_nn_backend hyp_nn_backend_cpu = {
     .end = end,
     .prepare = prepare,
     .run = run,
-    .zero = zero,
-    .sums_on_the_way = sums_on_the_way,
     .describe = describe,
 };

@@ -145,6 +145,13 @@ static hyp_status run_step(void *user, const hyp_nn_step *step, const hyp_nn_ope
 
 typedef hyp_status pass(const hyp_nn_call *c, char *workspace, hyp_nn_visit *visit, void *user, hyp_diag *diag);
 
+static hyp_status zero(const hyp_nn *nn, void *at, size_t bytes, hyp_diag *diag)
+{
+    if (nn->backend->nn->zero) return nn->backend->nn->zero(nn->state, at, bytes, diag);
+    memset(at, 0, bytes);
+    return HYP_OK;
+}
+
 /* A sum over no rows is 0. */
 static hyp_status zero_gradients(const hyp_nn_call *c, hyp_diag *diag)
 {
@@ -153,8 +160,8 @@ static hyp_status zero_gradients(const hyp_nn_call *c, hyp_diag *diag)
     for (size_t l = 0; l < c->count; l++) {
         const hyp_tensor *w = &c->gradients[l].weight, *b = &c->gradients[l].bias;
         size_t out = (size_t)hyp_nn_width(&c->layers[l]), in = (size_t)c->layers[l].weight.dims[1];
-        if (hyp_nn_wanted(w)) HYP_TRY(c->nn->backend->nn->zero(c->nn->state, w->data, out * in * size, diag));
-        if (hyp_nn_wanted(b)) HYP_TRY(c->nn->backend->nn->zero(c->nn->state, b->data, out * size, diag));
+        if (hyp_nn_wanted(w)) HYP_TRY(zero(c->nn, w->data, out * in * size, diag));
+        if (hyp_nn_wanted(b)) HYP_TRY(zero(c->nn, b->data, out * size, diag));
     }
     return HYP_OK;
 }

@@ -70,6 +70,14 @@ static inline HypPlan__Act hyp_nn_plan_act(uint8_t act)
     return acts[act];
 }
 
+/* Whether it is a product, with more to it or not. */
+static inline bool hyp_nn_has_product(const hyp_nn_step *s) { return s->kind <= HYP_NN_WGRAD; }
+/* Whether the sums of a layer are kept, not its results: the product's result is aux then where an activation follows. */
+static inline bool hyp_nn_keeps_sums(const hyp_nn_step *s)
+{
+    return s->kind == HYP_NN_FORWARD && s->aux && s->act != HYP_NN_RELU;
+}
+
 /* "wgrad bf16 1024x784x2048 bias": rows x in x out. */
 enum { HYP_NN_STEP_TEXT = 160 };
 void hyp_nn_step_text(const hyp_nn_step *step, char out[HYP_NN_STEP_TEXT]);
@@ -93,8 +101,8 @@ struct hyp_nn_backend {
     /* Makes ready what `run` then finds, or makes itself. All extents are positive. */
     hyp_status (*prepare)(void *state, const hyp_nn_step *step, hyp_diag *diag);
     hyp_status (*run)(void *state, const hyp_nn_step *step, const hyp_nn_operands *at, hyp_diag *diag);
-    hyp_status (*zero)(void *state, void *at, size_t bytes, hyp_diag *diag);
-    /* Whether a DGRAD of this activation gives the gradient of the bias on the way; else a WGRAD does. */
+    hyp_status (*zero)(void *state, void *at, size_t bytes, hyp_diag *diag); /* NULL: tensors are the host's */
+    /* Whether a DGRAD of this activation gives the gradient of the bias on the way; else a WGRAD does. NULL: any does. */
     bool (*sums_on_the_way)(const hyp_nn_step *dgrad);
 
     /* Finds the fastest way for a step, until a moment of hyp_clock_seconds, and what it takes. NULL: nothing to choose

@@ -187,11 +187,12 @@ static hyp_status go_down(const hyp_nn_call *c, size_t l, char *to, gradient *g,
     s.add = l == 0 && c->options.accumulate_input;
     g->summed = false;
     if (l > 0) {
+        bool (*on_the_way)(const hyp_nn_step *) = c->nn->backend->nn->sums_on_the_way;
         const hyp_tensor *bias = gradient_of(c, l - 1, false);
         s.act = (uint8_t)c->layers[l - 1].act;
         s.aux = leaves_aux(c, l - 1);
         set_saved(c, l - 1, &at);
-        g->summed = bias && c->nn->backend->nn->sums_on_the_way(&s);
+        g->summed = bias && (!on_the_way || on_the_way(&s));
         s.bias = g->summed;
         s.add_bias = g->summed && c->options.accumulate;
         if (g->summed) at.b = bias->data;

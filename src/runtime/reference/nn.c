@@ -46,19 +46,6 @@ static hyp_status prepare(void *opaque, const hyp_nn_step *step, hyp_diag *diag)
     return HYP_OK;
 }
 
-static hyp_status zero(void *opaque, void *at, size_t bytes, hyp_diag *diag)
-{
-    (void)opaque, (void)diag;
-    memset(at, 0, bytes);
-    return HYP_OK;
-}
-
-static bool sums_on_the_way(const hyp_nn_step *dgrad)
-{
-    (void)dgrad;
-    return true;
-}
-
 double hyp_reference_act_gradient(HypPlan__Act act, double v)
 {
     const double pi = 3.14159265358979323846;
@@ -181,7 +168,5 @@ const hyp_nn_backend hyp_nn_backend_reference = {
     .end = end,
     .prepare = prepare,
     .run = run,
-    .zero = zero,
-    .sums_on_the_way = sums_on_the_way,
     .describe = describe,
 };

@@ -142,10 +142,10 @@ static bool describe(const void *state, size_t i, char *out, size_t size)
     if (e->tuned)
         snprintf(measured, sizeof measured, ", tuned, %.1f us, untuned %.1f us", e->seconds * microseconds,
                  e->first_seconds * microseconds);
-    snprintf(out, size, "%s: %s%s%s%s%s", text, hyp_cuda_nn_has_product(&e->step) ? "cuBLASLt " : "",
-             hyp_cuda_nn_has_product(&e->step) ? hyp_cuda_nn_epilogue_name(e->way.epilogue) : "own kernel",
-             e->way.act && hyp_cuda_nn_has_product(&e->step) ? " and nn_act" : "",
-             e->way.sums && hyp_cuda_nn_has_product(&e->step) ? " and nn_sums" : "", measured);
+    snprintf(out, size, "%s: %s%s%s%s%s", text, hyp_nn_has_product(&e->step) ? "cuBLASLt " : "",
+             hyp_nn_has_product(&e->step) ? hyp_cuda_nn_epilogue_name(e->way.epilogue) : "own kernel",
+             e->way.act && hyp_nn_has_product(&e->step) ? " and nn_act" : "",
+             e->way.sums && hyp_nn_has_product(&e->step) ? " and nn_sums" : "", measured);
     return true;
 }
 

@@ -310,7 +310,7 @@ hyp_status hyp_cuda_nn_tune(void *state, const hyp_nn_step *step, double deadlin
     hyp_cuda_nn_entry *e;
     HYP_TRY(hyp_cuda_enter(nn->model.device, diag));
     hyp_status status = hyp_cuda_nn_find(nn, step, &e, diag);
-    if (status == HYP_OK && hyp_cuda_nn_has_product(step) && !e->tuned) {
+    if (status == HYP_OK && hyp_nn_has_product(step) && !e->tuned) {
         measure *m = hyp_calloc(1, sizeof *m);
         status = m ? HYP_OK : hyp_fail_memory(diag, sizeof *m);
         if (m) {

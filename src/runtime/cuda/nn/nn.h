@@ -24,13 +24,9 @@ enum { HYP_CUDA_NN_WAYS = 3 };
 size_t hyp_cuda_nn_ways(const hyp_nn_step *step, hyp_cuda_nn_way out[HYP_CUDA_NN_WAYS]);
 /* The product: A is the right operand of it as hyp_cuda_product has it. */
 void hyp_cuda_nn_product(const hyp_nn_step *step, const hyp_cuda_nn_way *way, hyp_cuda_product *out);
-/* Whether the sums of a layer are kept, not its results: the product's result is aux then where an activation follows.
- */
-bool hyp_cuda_nn_keeps_sums(const hyp_nn_step *step);
 const char *hyp_cuda_nn_epilogue_name(cublasLtEpilogue_t epilogue);
 bool hyp_cuda_nn_sums_on_the_way(const hyp_nn_step *dgrad);
 
-static inline bool hyp_cuda_nn_has_product(const hyp_nn_step *s) { return s->kind <= HYP_NN_WGRAD; }
 static inline bool hyp_cuda_nn_wants_bias(cublasLtEpilogue_t e)
 {
     enum { GRADIENT = CUBLASLT_EPILOGUE_DRELU_BGRAD & ~CUBLASLT_EPILOGUE_DRELU };

@@ -147,7 +147,7 @@ static hyp_status make(hyp_cuda_nn *nn, const hyp_nn_step *step, hyp_cuda_nn_ent
     HYP_TRY(need_kernels(nn, diag));
     memset(out, 0, sizeof *out);
     memcpy(&out->step, step, sizeof *step);
-    if (!hyp_cuda_nn_has_product(step)) return HYP_OK;
+    if (!hyp_nn_has_product(step)) return HYP_OK;
     size_t count = hyp_cuda_nn_ways(step, ways);
     for (size_t i = 0; i < count; i++) {
         hyp_status status = hyp_cuda_nn_describe_way(nn, step, &ways[i], out, &found, diag);
@@ -196,7 +196,7 @@ static hyp_status multiply(hyp_cuda_nn *nn, hyp_cuda_nn_entry *e, const hyp_nn_o
     const float alpha = 1, beta = e->step.add;
     const hyp_cuda_session *s = &nn->session;
     const hyp_cuda_library *lib = &nn->model.device->lib;
-    bool forward = e->step.kind == HYP_NN_FORWARD, aside = e->way.act && hyp_cuda_nn_keeps_sums(&e->step);
+    bool forward = e->step.kind == HYP_NN_FORWARD, aside = e->way.act && hyp_nn_keeps_sums(&e->step);
     const void *a = e->step.kind == HYP_NN_WGRAD ? at->x : at->w, *b = forward ? at->x : at->y;
     void *d = !forward ? e->step.kind == HYP_NN_DGRAD ? at->x : at->w : aside ? at->aux : at->y;
     if (hyp_cuda_nn_wants_bias(e->way.epilogue))
@@ -232,7 +232,7 @@ static hyp_status launch_act(hyp_cuda_nn *nn, const hyp_nn_step *s, hyp_cuda_nn_
 static hyp_status activate(hyp_cuda_nn *nn, const hyp_cuda_nn_entry *e, const hyp_nn_operands *at, hyp_diag *diag)
 {
     const hyp_nn_step *s = &e->step;
-    bool keeps = hyp_cuda_nn_keeps_sums(s), left = s->bias && !hyp_cuda_nn_wants_bias(e->way.epilogue);
+    bool keeps = hyp_nn_keeps_sums(s), left = s->bias && !hyp_cuda_nn_wants_bias(e->way.epilogue);
     hyp_cuda_nn_act args = {
         .columns = s->out, .x = address(at->y), .x_ld = s->y_ld, .y = address(at->y), .y_ld = s->y_ld};
     if (keeps) args.x = address(at->aux), args.x_ld = hyp_nn_hidden_ld(s->out);

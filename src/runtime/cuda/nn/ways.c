@@ -5,11 +5,6 @@ static bool is_strict(const hyp_nn_step *s) { return s->dtype == HYP_F32 && !s->
 /* Whether cuBLASLt's GELU will do. */
 static bool has_gelu(const hyp_nn_step *s) { return s->act == HYP_NN_GELU_TANH && !is_strict(s); }
 
-bool hyp_cuda_nn_keeps_sums(const hyp_nn_step *s)
-{
-    return s->kind == HYP_NN_FORWARD && s->aux && s->act != HYP_NN_RELU;
-}
-
 bool hyp_cuda_nn_sums_on_the_way(const hyp_nn_step *dgrad)
 {
     return (dgrad->act == HYP_NN_RELU && dgrad->aux) || has_gelu(dgrad);
@@ -73,7 +68,7 @@ void hyp_cuda_nn_product(const hyp_nn_step *s, const hyp_cuda_nn_way *way, hyp_c
     if (s->kind == HYP_NN_FORWARD) {
         hyp_cuda_product_linear(dtype, s->tf32, s->rows, s->out, s->in, false, out);
         out->ldb = s->x_ld;
-        out->ldd = way->act && hyp_cuda_nn_keeps_sums(s) ? hyp_nn_hidden_ld(s->out) : s->y_ld;
+        out->ldd = way->act && hyp_nn_keeps_sums(s) ? hyp_nn_hidden_ld(s->out) : s->y_ld;
     } else if (s->kind == HYP_NN_DGRAD) {
         hyp_cuda_product_linear(dtype, s->tf32, s->rows, s->in, s->out, true, out);
         out->ldb = s->y_ld;
