@@ -144,6 +144,15 @@ void nn_oracle(const nn_case *c, bool rounds, nn_numbers *n)
     n->dx = g;
 }
 
+nn_case nn_full_case(hyp_dtype dtype, int64_t rows, size_t count, const int64_t *widths, const hyp_nn_act *acts)
+{
+    nn_case c = {.dtype = dtype, .count = count, .rows = rows, .dx = true, .rank = 2};
+    memcpy(c.width, widths, (count + 1) * sizeof *widths);
+    memcpy(c.act, acts, count * sizeof *acts);
+    for (size_t l = 0; l < count; l++) c.bias[l] = c.dw[l] = c.db[l] = true;
+    return c;
+}
+
 nn_case nn_draw_case(uint64_t *seed, hyp_dtype dtype, bool tf32)
 {
     static const int64_t rows[] = {1, 2, 3, 7, 8, 33, 130}, widths[] = {1, 2, 3, 5, 8, 10, 17, 64, 136};
@@ -397,17 +406,9 @@ void nn_check_all(hyp_nn *nn, int cases, bool twice)
         for (size_t k = 0; k < sizeof types / sizeof *types; k++) {
             nn_case c = nn_draw_case(&seed, types[k].dtype, types[k].tf32);
             if (i == 0) { /* the usual one, in full */
-                c = (nn_case){.dtype = types[k].dtype,
-                              .tf32 = types[k].tf32,
-                              .count = 2,
-                              .rows = 33,
-                              .width = {17, 136, 10},
-                              .act = {HYP_NN_RELU, HYP_NN_NONE},
-                              .bias = {true, true},
-                              .dw = {true, true},
-                              .db = {true, true},
-                              .dx = true,
-                              .rank = 2};
+                c = nn_full_case(types[k].dtype, 33, 2, (int64_t[]){17, 136, 10},
+                                 (hyp_nn_act[]){HYP_NN_RELU, HYP_NN_NONE});
+                c.tf32 = types[k].tf32;
             }
             c.twice = twice;
             nn_check(nn, &c, &seed);

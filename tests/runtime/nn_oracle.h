@@ -33,6 +33,8 @@ void nn_free(nn_numbers *n);
 void nn_oracle(const nn_case *c, bool rounds, nn_numbers *n);
 
 uint64_t nn_random(uint64_t *seed);
+/* Layers of so many widths, with every bias and every gradient. */
+nn_case nn_full_case(hyp_dtype dtype, int64_t rows, size_t count, const int64_t *widths, const hyp_nn_act *acts);
 /* A network of any form, small. */
 nn_case nn_draw_case(uint64_t *seed, hyp_dtype dtype, bool tf32);
 

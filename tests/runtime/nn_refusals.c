@@ -150,16 +150,7 @@ void nn_check_refusals(hyp_nn *nn)
     static hyp_diag diag;
     uint64_t seed = 3;
     calls k = {.nn = nn, .count = 2};
-    k.c = (nn_case){.dtype = HYP_F32,
-                    .count = 2,
-                    .rows = 6,
-                    .width = {8, 16, 4},
-                    .act = {HYP_NN_RELU, HYP_NN_SILU},
-                    .bias = {true, true},
-                    .dw = {true, true},
-                    .db = {true, true},
-                    .dx = true,
-                    .rank = 2};
+    k.c = nn_full_case(HYP_F32, 6, 2, (int64_t[]){8, 16, 4}, (hyp_nn_act[]){HYP_NN_RELU, HYP_NN_SILU});
     nn_numbers n = nn_draw(&k.c, true, &seed);
     nn_place(nn, &k.c, &n, 0, &k.t);
     const nn_tensors good = k.t;

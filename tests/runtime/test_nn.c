@@ -93,16 +93,9 @@ static void large_passes_are_right(void **unused)
     hyp_nn *nn = open_nn(HYP_DEVICE_CPU, 2);
     const hyp_dtype types[] = {HYP_F32, HYP_F16, HYP_BF16};
     for (int i = 0; i < 3; i++) {
-        nn_case c = {.dtype = types[i],
-                     .count = 2,
-                     .rows = 300,
-                     .width = {70, 530, 290},
-                     .act = {HYP_NN_RELU, HYP_NN_GELU},
-                     .bias = {true, true},
-                     .dw = {true, true},
-                     .db = {true, true},
-                     .dx = true,
-                     .rank = 3};
+        nn_case c = nn_full_case(types[i], 300, 2, (int64_t[]){70, 530, 290},
+                                 (hyp_nn_act[]){HYP_NN_RELU, HYP_NN_GELU});
+        c.rank = 3;
         nn_check(nn, &c, &seed);
     }
     hyp_nn_destroy(nn);

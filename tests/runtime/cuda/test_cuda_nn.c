@@ -32,16 +32,7 @@ static hyp_nn *open_nn(void *stream)
 /* Linear, ReLU, Linear, with all gradients. */
 static nn_case two_layers(hyp_dtype dtype)
 {
-    return (nn_case){.dtype = dtype,
-                     .count = 2,
-                     .rows = 70,
-                     .width = {24, 48, 16},
-                     .act = {HYP_NN_RELU, HYP_NN_NONE},
-                     .bias = {true, true},
-                     .dw = {true, true},
-                     .db = {true, true},
-                     .dx = true,
-                     .rank = 2};
+    return nn_full_case(dtype, 70, 2, (int64_t[]){24, 48, 16}, (hyp_nn_act[]){HYP_NN_RELU, HYP_NN_NONE});
 }
 
 /* ---- numbers --------------------------------------------------------------------------------------------------- */
@@ -78,16 +69,8 @@ static void large_passes_are_right(void **unused)
     hyp_nn *nn = open_nn(NULL);
     const hyp_dtype types[] = {HYP_F32, HYP_BF16};
     for (int i = 0; i < 2; i++) {
-        nn_case c = {.dtype = types[i],
-                     .count = 2,
-                     .rows = 700,
-                     .width = {20, 270, 30},
-                     .act = {HYP_NN_RELU, HYP_NN_SILU},
-                     .bias = {true, true},
-                     .dw = {true, true},
-                     .db = {true, true},
-                     .dx = true,
-                     .rank = 2};
+        nn_case c = nn_full_case(types[i], 700, 2, (int64_t[]){20, 270, 30},
+                                 (hyp_nn_act[]){HYP_NN_RELU, HYP_NN_SILU});
         nn_check(nn, &c, &seed);
     }
     hyp_nn_destroy(nn);
