@@ -217,11 +217,12 @@ static bool take_once(bool *seen)
     return first;
 }
 
-static hyp_status check_variable(check *c, size_t i, bool *set, bool *used)
+/* `outputs`: so many are not of variables. */
+static hyp_status check_variable(check *c, size_t i, size_t outputs, bool *set, bool *used)
 {
     const HypPlan__Program *p = c->program;
     const HypPlan__Variable *v = p->variables[i];
-    size_t inputs = hyp_plan_shown_inputs(p), outputs = p->n_outputs - hyp_plan_changed(p);
+    size_t inputs = hyp_plan_shown_inputs(p);
     if (v->input != inputs + i) return WRONG(c, "variable %zu is input %u, not %zu", i, v->input, inputs + i);
     const tensor *before = p->tensors[p->inputs[v->input]];
     uint32_t output = v->output_plus1 - 1;
@@ -242,14 +243,15 @@ static hyp_status check_variable(check *c, size_t i, bool *set, bool *used)
 static hyp_status check_variables(check *c)
 {
     const HypPlan__Program *p = c->program;
-    if (p->n_variables > p->n_inputs || hyp_plan_changed(p) > p->n_outputs)
+    size_t changed = hyp_plan_changed(p);
+    if (p->n_variables > p->n_inputs || changed > p->n_outputs)
         return WRONG(c, "there are %zu variables, %zu inputs and %zu outputs", p->n_variables, p->n_inputs, p->n_outputs);
     if (p->n_variables && p->n_golden)
         return WRONG(c, "it has variables and runs with known results, which tell nothing of them");
     bool *set = hyp_arena_zalloc(&c->arena, p->n_variables, sizeof *set);
     bool *used = hyp_arena_zalloc(&c->arena, p->n_tensors, sizeof *used);
     if (!set || !used) return hyp_fail_memory(c->diag, p->n_tensors);
-    for (size_t i = 0; i < p->n_variables; i++) HYP_TRY(check_variable(c, i, set, used));
+    for (size_t i = 0; i < p->n_variables; i++) HYP_TRY(check_variable(c, i, p->n_outputs - changed, set, used));
     return HYP_OK;
 }
 
