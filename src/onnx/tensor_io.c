@@ -213,23 +213,21 @@ void hyp_tensor_unmap(hyp_tensor_mapping *mapping)
 
 static void put_tagged(hyp_strbuf *sb, uint32_t number, uint32_t wire, uint64_t value)
 {
-    uint8_t text[20];
-    size_t n = hyp_wire_put_varint(text, (uint64_t)number << 3 | wire);
-    n += hyp_wire_put_varint(text + n, value);
-    hyp_strbuf_add(sb, (const char *)text, n);
+    uint8_t text[HYP_WIRE_PAIR];
+    hyp_wire_put(sb, (hyp_wire_bytes){text, hyp_wire_put_pair(text, number, wire, value)});
 }
 
 /* A TensorProto up to and with the length of raw_data, its last field. */
 static void write_pb_header(hyp_strbuf *sb, const hyp_tensor *t, size_t bytes)
 {
-    enum { DIMS = 1, DATA_TYPE = 2, NAME = 8, VARINT = 0, LENGTH = 2 };
-    for (int32_t i = 0; i < t->rank; i++) put_tagged(sb, DIMS, VARINT, (uint64_t)t->dims[i]);
-    put_tagged(sb, DATA_TYPE, VARINT, (uint64_t)t->dtype);
+    enum { DIMS = 1, DATA_TYPE = 2, NAME = 8 };
+    for (int32_t i = 0; i < t->rank; i++) put_tagged(sb, DIMS, HYP_WIRE_VARINT, (uint64_t)t->dims[i]);
+    put_tagged(sb, DATA_TYPE, HYP_WIRE_VARINT, (uint64_t)t->dtype);
     if (t->name) {
-        put_tagged(sb, NAME, LENGTH, strlen(t->name));
+        put_tagged(sb, NAME, HYP_WIRE_LENGTH, strlen(t->name));
         hyp_strbuf_puts(sb, t->name);
     }
-    put_tagged(sb, HYP_TENSOR_RAW_DATA, LENGTH, bytes);
+    put_tagged(sb, HYP_TENSOR_RAW_DATA, HYP_WIRE_LENGTH, bytes);
 }
 
 hyp_status hyp_tensor_save(const char *path, const hyp_tensor *tensor, hyp_diag *diag)

@@ -20,12 +20,6 @@ typedef struct walker {
     hyp_diag *diag;
 } walker;
 
-/* One field as it stands on the wire. */
-typedef struct field {
-    uint32_t number, wire;
-    const uint8_t *tag, *payload, *end; /* payload: behind tag and length */
-} field;
-
 bool hyp_wire_varint(const uint8_t **p, const uint8_t *end, uint64_t *out)
 {
     uint64_t value = 0;
@@ -48,43 +42,54 @@ size_t hyp_wire_put_varint(uint8_t *to, uint64_t value)
     return n;
 }
 
-bool hyp_wire_next(const uint8_t **p, const uint8_t *end, hyp_wire_field *out)
+/* NULL, or what is wrong; *p moves only where nothing is. Every length is checked against `end` here and only here. */
+static const char *read_field(const uint8_t **p, const uint8_t *end, hyp_wire_field *out)
 {
     const uint8_t *start = *p, *at = *p;
     uint64_t key, length;
-    if (at >= end || !hyp_wire_varint(&at, end, &key) || key >> 3 == 0 || key >> 3 > 0x1fffffff) return false;
+    if (!hyp_wire_varint(&at, end, &key) || key >> 3 == 0 || key >> 3 > 0x1fffffff) return "no valid field number";
     const uint8_t *payload = at;
     switch (key & 7) {
     case HYP_WIRE_VARINT:
-        if (!hyp_wire_varint(&at, end, &length)) return false;
+        if (!hyp_wire_varint(&at, end, &length)) return "a number is cut off";
         length = (uint64_t)(at - payload);
         break;
     case HYP_WIRE_64: length = 8; break;
     case HYP_WIRE_32: length = 4; break;
     case HYP_WIRE_LENGTH:
-        if (!hyp_wire_varint(&at, end, &length)) return false;
+        if (!hyp_wire_varint(&at, end, &length)) return "a length is cut off";
         payload = at;
         break;
-    default: return false;
+    default: return "a field has an unknown wire type";
     }
-    if (length > (uint64_t)(end - payload)) return false;
+    if (length > (uint64_t)(end - payload)) return "a field is longer than what is left";
     *p = payload + length;
     *out = (hyp_wire_field){(uint32_t)(key >> 3), (uint32_t)(key & 7), {start, (size_t)(*p - start)},
                             {payload, (size_t)length}};
-    return true;
+    return NULL;
+}
+
+bool hyp_wire_next(const uint8_t **p, const uint8_t *end, hyp_wire_field *out)
+{
+    return *p < end && !read_field(p, end, out);
 }
 
 void hyp_wire_put(hyp_strbuf *sb, hyp_wire_bytes bytes) { hyp_strbuf_add(sb, (const char *)bytes.data, bytes.size); }
 
+size_t hyp_wire_put_pair(uint8_t *to, uint32_t number, uint32_t wire, uint64_t value)
+{
+    size_t n = hyp_wire_put_varint(to, (uint64_t)number << 3 | wire);
+    return n + hyp_wire_put_varint(to + n, value);
+}
+
 size_t hyp_wire_put_head(uint8_t *to, uint32_t number, uint64_t length)
 {
-    size_t n = hyp_wire_put_varint(to, (uint64_t)number << 3 | HYP_WIRE_LENGTH);
-    return n + hyp_wire_put_varint(to + n, length);
+    return hyp_wire_put_pair(to, number, HYP_WIRE_LENGTH, length);
 }
 
 void hyp_wire_put_field(hyp_strbuf *sb, uint32_t number, hyp_wire_bytes payload)
 {
-    uint8_t head[20];
+    uint8_t head[HYP_WIRE_PAIR];
     hyp_wire_put(sb, (hyp_wire_bytes){head, hyp_wire_put_head(head, number, payload.size)});
     hyp_wire_put(sb, payload);
 }
@@ -109,42 +114,15 @@ static hyp_status put(walker *w, const void *bytes, size_t size)
 
 static hyp_status put_varint_field(walker *w, uint32_t number, uint64_t value)
 {
-    uint8_t text[20];
-    size_t n = hyp_wire_put_varint(text, (uint64_t)number << 3 | HYP_WIRE_VARINT);
-    n += hyp_wire_put_varint(text + n, value);
-    return put(w, text, n);
+    uint8_t text[HYP_WIRE_PAIR];
+    return put(w, text, hyp_wire_put_pair(text, number, HYP_WIRE_VARINT, value));
 }
 
-/* Reads the field at *p and moves *p behind it; every length is checked against `end` here and only here. */
 static hyp_status next_field(const walker *w, const ProtobufCMessageDescriptor *type, const uint8_t **p,
-                             const uint8_t *end, field *out)
+                             const uint8_t *end, hyp_wire_field *out)
 {
-    field f = {.tag = *p};
-    uint64_t key, length = 0;
-    if (!hyp_wire_varint(p, end, &key) || key >> 3 == 0 || key >> 3 > 0x1fffffff)
-        return malformed(w, f.tag, type, "no valid field number");
-    f.number = (uint32_t)(key >> 3);
-    f.wire = (uint32_t)(key & 7);
-    f.payload = *p;
-    switch (f.wire) {
-    case HYP_WIRE_VARINT: {
-        uint64_t ignored;
-        if (!hyp_wire_varint(p, end, &ignored)) return malformed(w, f.tag, type, "a number is cut off");
-        length = (uint64_t)(*p - f.payload);
-        break;
-    }
-    case HYP_WIRE_64: length = 8; break;
-    case HYP_WIRE_32: length = 4; break;
-    case HYP_WIRE_LENGTH:
-        if (!hyp_wire_varint(p, end, &length)) return malformed(w, f.tag, type, "a length is cut off");
-        f.payload = *p;
-        break;
-    default: return malformed(w, f.tag, type, "a field has an unknown wire type");
-    }
-    if (length > (uint64_t)(end - f.payload)) return malformed(w, f.tag, type, "a field is longer than what is left");
-    f.end = *p = f.payload + length;
-    *out = f;
-    return HYP_OK;
+    const char *what = read_field(p, end, out);
+    return what ? malformed(w, *p, type, what) : HYP_OK;
 }
 
 static uint32_t wire_of(ProtobufCType type)
@@ -182,7 +160,7 @@ static hyp_status sole_payload(const walker *w, const ProtobufCMessageDescriptor
 {
     uint32_t found = 0, count = 0;
     while (p < end) {
-        field f;
+        hyp_wire_field f;
         HYP_TRY(next_field(w, type, &p, end, &f));
         if (!hyp_wire_carries_elements(f.number)) continue;
         count++;
@@ -203,7 +181,7 @@ static hyp_status reduce(walker *w, const ProtobufCMessageDescriptor *type, cons
     uint32_t payload = 0;
     if (type == &hyp_onnx__tensor_proto__descriptor) HYP_TRY(sole_payload(w, type, p, end, &payload));
     while (p < end) {
-        field f;
+        hyp_wire_field f;
         HYP_TRY(next_field(w, type, &p, end, &f));
         const ProtobufCFieldDescriptor *known = protobuf_c_message_descriptor_get_field(type, f.number);
         if (!known || f.number >= FIRST_PRIVATE_FIELD) continue;
@@ -212,26 +190,26 @@ static hyp_status reduce(walker *w, const ProtobufCMessageDescriptor *type, cons
         if (f.wire != wire && !packed) {
             char text[128];
             snprintf(text, sizeof text, "field %s has wire type %u, not %u", known->name, f.wire, wire);
-            return malformed(w, f.tag, type, text);
+            return malformed(w, f.whole.data, type, text);
         }
         if (f.number == payload && payload != 0) {
             HYP_TRY(put_varint_field(w, FIRST_PRIVATE_FIELD, payload));
-            HYP_TRY(put_varint_field(w, FIRST_PRIVATE_FIELD + 1, (uint64_t)(f.payload - w->data)));
-            HYP_TRY(put_varint_field(w, FIRST_PRIVATE_FIELD + 2, (uint64_t)(f.end - f.payload)));
+            HYP_TRY(put_varint_field(w, FIRST_PRIVATE_FIELD + 1, (uint64_t)(f.payload.data - w->data)));
+            HYP_TRY(put_varint_field(w, FIRST_PRIVATE_FIELD + 2, f.payload.size));
         } else if (known->type == PROTOBUF_C_TYPE_MESSAGE) {
             uint8_t head[10 + LENGTH_BYTES] = {0};
             size_t tag = hyp_wire_put_varint(head, (uint64_t)f.number << 3 | HYP_WIRE_LENGTH);
             HYP_TRY(put(w, head, tag + LENGTH_BYTES));
             size_t start = w->out.len;
-            HYP_TRY(reduce(w, known->descriptor, f.payload, f.end, depth + 1));
+            HYP_TRY(reduce(w, known->descriptor, f.payload.data, f.payload.data + f.payload.size, depth + 1));
             size_t length = w->out.len - start;
             for (size_t i = 0; i < LENGTH_BYTES; i++, length >>= 7)
                 w->out.data[start - LENGTH_BYTES + i] = (uint8_t)((length & 0x7f) | (i + 1 < LENGTH_BYTES ? 0x80 : 0));
         } else {
-            size_t size = (size_t)(f.end - f.payload);
-            if (known->type == PROTOBUF_C_TYPE_STRING && hyp_text_prefix((const char *)f.payload, size) < size)
-                return malformed(w, f.payload, type, "a string is not UTF-8");
-            HYP_TRY(put(w, f.tag, (size_t)(f.end - f.tag)));
+            if (known->type == PROTOBUF_C_TYPE_STRING &&
+                hyp_text_prefix((const char *)f.payload.data, f.payload.size) < f.payload.size)
+                return malformed(w, f.payload.data, type, "a string is not UTF-8");
+            HYP_TRY(put(w, f.whole.data, f.whole.size));
         }
     }
     return HYP_OK;

@@ -45,7 +45,10 @@ bool hyp_wire_next(const uint8_t **p, const uint8_t *end, hyp_wire_field *out);
 void hyp_wire_put(hyp_strbuf *sb, hyp_wire_bytes bytes);
 /* A field with a length. */
 void hyp_wire_put_field(hyp_strbuf *sb, uint32_t number, hyp_wire_bytes payload);
-/* Writes the tag and the length of such a field into `to`, which has room for 20 bytes; returns how many these are. */
+enum { HYP_WIRE_PAIR = 20 };
+/* Writes a tag and a varint into `to`, which has room for HYP_WIRE_PAIR bytes; returns how many these are. */
+size_t hyp_wire_put_pair(uint8_t *to, uint32_t number, uint32_t wire, uint64_t value);
+/* The tag and the length of a field with one, in the same way. */
 size_t hyp_wire_put_head(uint8_t *to, uint32_t number, uint64_t length);
 
 /* Field numbers of TensorProto that carry elements. */
