@@ -27,6 +27,26 @@ static hyp_status emit_mean(const hyp_onnx_node *n, hyp_op op, hyp_value_id x, c
     return hyp_onnx_emit(n, op, &x, 1, attrs, out, 1);
 }
 
+/* x less its mean along the axes, and its variance. */
+static hyp_status emit_moments(const hyp_onnx_node *n, hyp_value_id x, const hyp_onnx_ints *axes, hyp_value_id *mean,
+                               hyp_value_id *centred, hyp_value_id *variance)
+{
+    hyp_value_id square;
+    HYP_TRY(emit_mean(n, HYP_OP_reduce_mean, x, axes, mean));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_sub, x, *mean, centred));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_mul, *centred, *centred, &square));
+    return emit_mean(n, HYP_OP_reduce_mean, square, axes, variance);
+}
+
+/* The root of variance + epsilon. */
+static hyp_status emit_deviation(const hyp_onnx_node *n, hyp_value_id variance, double epsilon, hyp_value_id *out)
+{
+    hyp_value_id small;
+    HYP_TRY(hyp_onnx_add_scalar(n, hyp_onnx_value_type(n, variance).dtype, epsilon, &small));
+    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, variance, small, out));
+    return hyp_onnx_emit(n, HYP_OP_sqrt, out, 1, NULL, out, 1);
+}
+
 /* What a statistic that input number `kept` has becomes: momentum times it, the rest of this batch's. */
 static hyp_status keep_statistic(hyp_onnx_node *n, uint32_t kept, hyp_value_id batch, uint32_t output)
 {
@@ -50,18 +70,13 @@ static hyp_status import_batch_statistics(hyp_onnx_node *n, double epsilon)
 {
     hyp_type type = hyp_onnx_input_type(n, 0);
     hyp_onnx_ints axes = {.count = 0};
-    hyp_value_id mean, centred, variance, deviation, small;
+    hyp_value_id mean, centred, variance, deviation;
     if (type.rank < 2)
         return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "training_mode is on, and input 0 has no axis of channels");
     for (int32_t a = 0; a < type.rank; a++)
         if (a != 1) axes.items[axes.count++] = a;
-    HYP_TRY(emit_mean(n, HYP_OP_reduce_mean, n->inputs[0], &axes, &mean));
-    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_sub, n->inputs[0], mean, &centred));
-    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_mul, centred, centred, &variance));
-    HYP_TRY(emit_mean(n, HYP_OP_reduce_mean, variance, &axes, &variance));
-    HYP_TRY(hyp_onnx_add_scalar(n, type.dtype, epsilon, &small));
-    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, variance, small, &deviation));
-    HYP_TRY(hyp_onnx_emit(n, HYP_OP_sqrt, &deviation, 1, NULL, &deviation, 1));
+    HYP_TRY(emit_moments(n, n->inputs[0], &axes, &mean, &centred, &variance));
+    HYP_TRY(emit_deviation(n, variance, epsilon, &deviation));
     HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_div, centred, deviation, &centred));
     HYP_TRY(keep_statistic(n, 3, mean, 1));
     HYP_TRY(keep_statistic(n, 4, variance, 2));
@@ -72,7 +87,7 @@ static hyp_status import_batch_statistics(hyp_onnx_node *n, double epsilon)
 static hyp_status import_batch_norm(hyp_onnx_node *n)
 {
     double epsilon;
-    hyp_value_id a, b, small;
+    hyp_value_id a, b;
     int64_t training;
     HYP_TRY(hyp_onnx_attr_int(n, "training_mode", 0, &training));
     HYP_TRY(hyp_onnx_attr_float(n, "epsilon", 1e-5, &epsilon));
@@ -80,9 +95,7 @@ static hyp_status import_batch_norm(hyp_onnx_node *n)
     for (uint32_t i = 3; i < 5; i++) n->im->g->values.data[n->inputs[i]].measured = true;
     if (n->output_count > 1)
         return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "it has outputs besides the first, and training_mode is off");
-    HYP_TRY(hyp_onnx_add_scalar(n, hyp_onnx_input_type(n, 4).dtype, epsilon, &small));
-    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, n->inputs[4], small, &a));
-    HYP_TRY(hyp_onnx_emit(n, HYP_OP_sqrt, &a, 1, NULL, &a, 1));
+    HYP_TRY(emit_deviation(n, n->inputs[4], epsilon, &a));
     HYP_TRY(hyp_onnx_emit_cast(n, a, hyp_onnx_input_type(n, 1).dtype, &a));
     HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_div, n->inputs[1], a, &a));
     HYP_TRY(hyp_onnx_emit_cast(n, a, hyp_onnx_input_type(n, 3).dtype, &b));
@@ -243,10 +256,7 @@ static hyp_status import_mean_variance(hyp_onnx_node *n)
     HYP_TRY(hyp_onnx_attr_ints(n, "axes", &axes));
     if (!axes.present) axes = (hyp_onnx_ints){.count = 3, .items = {0, 2, 3}};
     HYP_TRY(hyp_onnx_axes(n, &axes, type.rank));
-    HYP_TRY(emit_mean(n, HYP_OP_reduce_mean, n->inputs[0], &axes, &mean));
-    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_sub, n->inputs[0], mean, &centred));
-    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_mul, centred, centred, &deviation));
-    HYP_TRY(emit_mean(n, HYP_OP_reduce_mean, deviation, &axes, &deviation));
+    HYP_TRY(emit_moments(n, n->inputs[0], &axes, &mean, &centred, &deviation));
     HYP_TRY(hyp_onnx_emit(n, HYP_OP_sqrt, &deviation, 1, NULL, &deviation, 1));
     HYP_TRY(hyp_onnx_add_scalar(n, type.dtype, 1e-9, &small));
     HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, deviation, small, &deviation));
