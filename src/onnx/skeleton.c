@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "hypatia/tensor_io.h"
 #include "onnx/tensor.h"
 #include "onnx/wire.h"
 
@@ -207,9 +208,9 @@ static hyp_status find_tensor(const filler *f, const tensor_head *head, const hy
 /* The bytes of a tensor's elements, which it has. */
 static hyp_status elements_of(const filler *f, const hyp_tensor *t, size_t *out)
 {
-    size_t bytes = hyp_dtype_size(t->dtype);
-    for (int32_t a = 0; a < t->rank; a++)
-        if (t->dims[a] < 0 || !hyp_mul_size(bytes, (size_t)t->dims[a], &bytes)) return malformed(f);
+    int64_t count = hyp_tensor_elements(t);
+    size_t bytes;
+    if (count < 0 || !hyp_mul_size((size_t)count, hyp_dtype_size(t->dtype), &bytes)) return malformed(f);
     if (t->bytes < bytes || t->memory != HYP_MEMORY_HOST)
         return hyp_fail(f->diag, HYP_ERR_INVALID_ARGUMENT,
                         "'%s' has %zu bytes in the host's memory, but its dims want %zu", t->name,
@@ -225,9 +226,7 @@ static hyp_status fill_tensor(filler *f, const hyp_wire_field *field)
     size_t bytes = 0;
     uint8_t raw[20], tag[20];
     if (field->wire != HYP_WIRE_LENGTH || !read_head(field->payload, &head)) return malformed(f);
-    bool empty = false;
-    for (int32_t a = 0; a < head.type.rank; a++) empty = empty || head.type.dims[a] == 0;
-    if (head.has_elements || empty || !hyp_dtype_size(head.type.dtype))
+    if (head.has_elements || hyp_tensor_elements(&head.type) == 0 || !hyp_dtype_size(head.type.dtype))
         return emit(f, field->whole.data, field->whole.size);
     HYP_TRY(find_tensor(f, &head, &t));
     HYP_TRY(elements_of(f, t, &bytes));
