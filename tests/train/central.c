@@ -47,7 +47,7 @@ static hyp_value_id add_loss(trial *t)
     return loss;
 }
 
-static double uniform(rng *r) { return (double)(next_random(r) >> 11) / 9007199254740992.0; }
+double uniform(rng *r) { return (double)(next_random(r) >> 11) / 9007199254740992.0; }
 
 static void draw_input(const hyp_graph *g, size_t i, rng *r, double low, double high, int64_t below,
                        const int64_t *symbols, hyp_eval_tensor *x)

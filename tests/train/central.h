@@ -12,6 +12,8 @@ typedef struct central {
     bool differentiated[HYP_OP_COUNT]; /* operators through which a gradient went */
 } central;
 
+/* From 0 to below 1. */
+double uniform(rng *r);
 /* Inputs of a graph whose symbols have these values: floats from low to high, integers from 0 to `below` - 1. */
 void draw_inputs(const hyp_graph *g, rng *r, double low, double high, int64_t below, const int64_t *symbols,
                  hyp_eval_tensor *out);

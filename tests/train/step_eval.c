@@ -1,6 +1,6 @@
 /* step_eval MODEL FOLDER STEPS [OPTION=VALUE ...]: makes a training step of a model and runs it STEPS times in the
  * reference interpreter. Step k reads FOLDER/in_K_I.npy, or in_I.npy where that is missing, for input I, and writes
- * FOLDER/out_K_I.npy for output I and FOLDER/var_K_I.npy for variable I after it ("last=1": after the last step alone).
+ * FOLDER/out_K_I.npy for output I and FOLDER/var_K_I.npy for variable I after it.
  * Prints a line for each input, output and variable: "input x". Options are the fields of hyp_train_options;
  * class_weights=FILE.npy; frozen=PATTERN, which may be repeated; mode=double. What judge_steps.py and judge_torch.py
  * compare with numpy and PyTorch. */
@@ -20,7 +20,6 @@ typedef struct setup {
     const char *frozen[MOST_FROZEN];
     hyp_tensor weights;
     hyp_eval_mode mode;
-    bool last;
 } setup;
 
 static void check(hyp_status status, const hyp_diag *diag)
@@ -69,8 +68,6 @@ static void read_option(setup *s, char *text, hyp_diag *diag)
         s->frozen[s->o.frozen_count++] = value;
     else if (strcmp(text, "mode") == 0)
         s->mode = strcmp(value, "double") == 0 ? HYP_EVAL_DOUBLE : HYP_EVAL_NATIVE;
-    else if (strcmp(text, "last") == 0)
-        s->last = true;
     else if (strcmp(text, "class_weights") == 0) {
         check(hyp_tensor_load(value, NULL, &s->weights, diag), diag);
         s->o.class_weights = s->weights.data;
@@ -139,7 +136,7 @@ static void run(const hyp_graph *g, const setup *s, const char *folder, long ste
         for (size_t i = 0; i < hyp_graph_shown(g); i++) save(folder, "out", k, i, &outputs[i], s->mode, diag);
         for (size_t i = 0; i < g->variables.len; i++) {
             hyp_eval_tensor *new = &outputs[g->variables.data[i].output];
-            if (!s->last || k + 1 == steps) save(folder, "var", k, i, new, s->mode, diag);
+            save(folder, "var", k, i, new, s->mode, diag);
             hyp_eval_tensor_dispose(&inputs[shown + i]);
             inputs[shown + i] = *new;
             *new = (hyp_eval_tensor){0};

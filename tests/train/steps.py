@@ -10,12 +10,12 @@ import hyp  # noqa: E402
 np = hyp.np
 
 
-def run(model, feeds, steps, options, every=True):
+def run(model, feeds, steps, options):
     """Runs a step STEPS times. feeds(k, name) gives the input of step k. A list of dicts for the steps: outputs by name, and
     variables behind "var " ."""
     with tempfile.TemporaryDirectory() as folder:
         args = [os.path.join(hyp.BIN, "step_eval"), model, folder]
-        options = [f"{k}={v}" for k, v in options] + ([] if every else ["last=1"])
+        options = [f"{k}={v}" for k, v in options]
         names = ask(args + ["0"] + options)
         for k in range(steps):
             for i, name in enumerate(names["input"]):
@@ -25,9 +25,7 @@ def run(model, feeds, steps, options, every=True):
         for k in range(steps):
             found.append({name: np.load(os.path.join(folder, f"out_{k}_{i}.npy")) for i, name in enumerate(names["output"])})
             for i, name in enumerate(names["variable"]):
-                path = os.path.join(folder, f"var_{k}_{i}.npy")
-                if os.path.exists(path):
-                    found[-1]["var " + name] = np.load(path)
+                found[-1]["var " + name] = np.load(os.path.join(folder, f"var_{k}_{i}.npy"))
         return found
 
 

@@ -1,6 +1,7 @@
 /* Gradients of random graphs over the whole table of operators against central differences. HYPATIA_RANDOM_GRADIENTS
  * says how many, 200 else. */
 #include "support/random_graph.h"
+#include "support/count.h"
 #include "train/central.h"
 #include "train/gradient.h"
 
@@ -37,7 +38,7 @@ static void draw(const hyp_graph *g, const int64_t *symbols, hyp_random *random,
         assert_ok(hyp_eval_tensor_load(&out[i], &t, &diag), &diag);
         hyp_free(t.data);
         for (size_t k = 0; out[i].f && k < out[i].count; k++)
-            out[i].f[k] += ((double)(next_random(r) >> 11) / 9007199254740992.0 - 0.5) / 64;
+            out[i].f[k] += (uniform(r) - 0.5) / 64;
     }
 }
 
@@ -113,8 +114,8 @@ static void gradients_in_narrow_types_are_valid(void **state)
 
 static void random_graphs_agree_with_differences(void **state)
 {
-    const char *wanted = getenv("HYPATIA_RANDOM_GRADIENTS"), *first = getenv("HYPATIA_RANDOM_SEED");
-    size_t graphs = wanted ? (size_t)strtoul(wanted, NULL, 10) : 200, done = 0, operators = 0;
+    const char *first = getenv("HYPATIA_RANDOM_SEED");
+    size_t graphs = test_count("HYPATIA_RANDOM_GRADIENTS", 200), done = 0, operators = 0;
     central found = {0};
     (void)state;
     for (uint64_t seed = first ? strtoull(first, NULL, 10) : 1; done < graphs; seed++) done += run_graph(seed, &found);
