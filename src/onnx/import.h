@@ -101,6 +101,12 @@ HYP_NODISCARD hyp_status hyp_onnx_note_unsupported(hyp_importer *im);
 /* HYP_ERR_UNSUPPORTED with all that was noted. */
 HYP_NODISCARD hyp_status hyp_onnx_fail_unsupported(hyp_importer *im);
 
+/* initializers.c: the scope's as constants; those that options->updatable names are marked then; and at the end the outputs
+ * for what hyp_onnx_becomes noted. */
+HYP_NODISCARD hyp_status hyp_onnx_add_initializers(hyp_importer *im);
+HYP_NODISCARD hyp_status hyp_onnx_mark_updatable(hyp_importer *im);
+HYP_NODISCARD hyp_status hyp_onnx_add_states(hyp_importer *im);
+
 /* declared.c: of an output, HYP_ERR_MALFORMED when its elements are not of the declared type; a rank or size that does
  * not hold is a warning. What is declared of other values is not read. */
 HYP_NODISCARD hyp_status hyp_onnx_check_output(hyp_importer *im, const HypOnnx__ValueInfoProto *info,
@@ -274,7 +280,10 @@ HYP_NODISCARD hyp_status hyp_onnx_add_scalar(const hyp_onnx_node *n, hyp_dtype d
  * HYP_ERR_UNSUPPORTED; `what` names the input. The caller disposes of *out, also after a failure. */
 HYP_NODISCARD hyp_status hyp_onnx_constant(const hyp_onnx_node *n, uint32_t i, const char *what, hyp_eval_tensor *out);
 
-/* Notes what a constant with a name becomes in a run, for options->states; other values are the caller's to keep. */
+/* Whether input i, which the node has, is one number that is known now and that a double holds. */
+bool hyp_onnx_is_number(const hyp_onnx_node *n, uint32_t i, double *out);
+
+/* initializers.c: notes what a constant with a name becomes in a run, for options->states; other values are the caller's to keep. */
 HYP_NODISCARD hyp_status hyp_onnx_becomes(const hyp_onnx_node *n, hyp_value_id before, hyp_value_id after);
 
 /* Adds an IR node with this node's provenance. */

@@ -254,16 +254,6 @@ static hyp_status import_shrink(hyp_onnx_node *n)
     return where(n, below, raised, middle, n->outputs);
 }
 
-/* A bound that is one number known now, and that a double holds. */
-static bool constant_bound(const hyp_onnx_node *n, uint32_t i, double *out)
-{
-    const hyp_value *v = &n->im->g->values.data[n->inputs[i]];
-    if (v->kind != HYP_VALUE_CONST || v->bytes != hyp_dtype_size(v->type.dtype)) return false;
-    *out = hyp_load_f64(v->type.dtype, v->data, 0);
-    if (isnan(*out)) return false;
-    return hyp_dtype_is_float(v->type.dtype) || fabs(*out) < 9007199254740992.0;
-}
-
 static hyp_status import_clip(hyp_onnx_node *n)
 {
     hyp_attr bounds[] = {hyp_attr_of_float(-INFINITY), hyp_attr_of_float(INFINITY)};
@@ -279,7 +269,7 @@ static hyp_status import_clip(hyp_onnx_node *n)
         for (int32_t d = 0; d < type.rank; d++)
             if (type.dims[d] != 1)
                 return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "input %u (a bound) should be one number", i);
-        constant = constant_bound(n, i, &bounds[i - 1].f) && constant;
+        constant = hyp_onnx_is_number(n, i, &bounds[i - 1].f) && constant;
     }
     if (constant) return hyp_onnx_emit_unary(n, HYP_OP_clip, bounds);
     hyp_value_id x = n->inputs[0];

@@ -54,11 +54,8 @@ static hyp_status import_constant(hyp_onnx_node *n)
 
 static bool is_zero(const hyp_onnx_node *n, uint32_t i)
 {
-    if (!hyp_onnx_has_input(n, i)) return false;
-    const hyp_value *v = &n->im->g->values.data[n->inputs[i]];
-    if (v->kind != HYP_VALUE_CONST || v->bytes != hyp_dtype_size(v->type.dtype)) return false;
-    return hyp_dtype_is_float(v->type.dtype) ? hyp_load_f64(v->type.dtype, v->data, 0) == 0
-                                             : hyp_load_i64(v->type.dtype, v->data, 0) == 0;
+    double number;
+    return hyp_onnx_has_input(n, i) && hyp_onnx_is_number(n, i, &number) && number == 0;
 }
 
 /* At inference nothing is dropped, nor is at a ratio of 0: the mask is all true. */

@@ -1,4 +1,5 @@
 /* What the import functions of the operators share. */
+#include <math.h>
 #include <string.h>
 
 #include "onnx/import.h"
@@ -157,6 +158,15 @@ hyp_status hyp_onnx_add_scalar(const hyp_onnx_node *n, hyp_dtype dtype, double v
     uint64_t bits = 0;
     hyp_store_f64(dtype, &bits, 0, value);
     return hyp_graph_add_const(n->im->g, NULL, &type, &bits, hyp_dtype_size(dtype), true, out, n->im->diag);
+}
+
+bool hyp_onnx_is_number(const hyp_onnx_node *n, uint32_t i, double *out)
+{
+    const hyp_value *v = &n->im->g->values.data[n->inputs[i]];
+    if (v->kind != HYP_VALUE_CONST || v->bytes != hyp_dtype_size(v->type.dtype)) return false;
+    *out = hyp_load_f64(v->type.dtype, v->data, 0);
+    if (isnan(*out)) return false;
+    return hyp_dtype_is_float(v->type.dtype) || fabs(*out) < 9007199254740992.0;
 }
 
 hyp_status hyp_onnx_emit(const hyp_onnx_node *n, hyp_op op, const hyp_value_id *inputs, uint32_t input_count,
