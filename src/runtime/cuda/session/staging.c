@@ -175,11 +175,14 @@ hyp_status hyp_cuda_stage(hyp_cuda_session *s, const hyp_cuda_prepared *p, const
 {
     const HypPlan__Program *program = s->model->plan->program;
     size_t edges = program->n_inputs + program->n_outputs;
+    /* Behind these are the context's own, of variables: there may be more of them than addresses that are remembered. */
+    size_t inputs = hyp_plan_shown_inputs(program), outputs = edges - hyp_plan_changed(program);
     bool staged = false;
     for (size_t i = 0; i < edges; i++) {
         given e = given_edge(program, b, i);
+        bool own = i < program->n_inputs ? i >= inputs : i >= outputs;
         hyp_cuda_way way = choose_way(&s->model->device->lib, &e, p->edge_bytes[i]);
-        if (e.memory == HYP_MEMORY_CUDA && p->edge_bytes[i] > 0) HYP_TRY(check_gpu(s, &e, diag));
+        if (!own && e.memory == HYP_MEMORY_CUDA && p->edge_bytes[i] > 0) HYP_TRY(check_gpu(s, &e, diag));
         s->staging.ways[i] = way;
         s->at[e.tensor] = (CUdeviceptr)(uintptr_t)e.data;
         staged = staged || way != HYP_CUDA_WAY_NONE;
