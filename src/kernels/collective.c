@@ -12,6 +12,6 @@ hyp_status hyp_kernel_all_reduce(const hyp_kernel_call *c)
             !hyp_array_same_shape(&c->in[i], &c->out[i]))
             return hyp_kernel_fail(c, "output %u is not of the type and shape of input %u, or they are no floats", i, i);
     for (uint32_t i = 0; i < c->in_count; i++)
-        for (int64_t k = 0; k < c->in[i].count; k++) hyp_array_set_f64(&c->out[i], k, hyp_array_f64(&c->in[i], k));
+        for (int64_t k = 0; k < c->in[i].count; k++) hyp_array_copy(&c->out[i], k, &c->in[i], k);
     return HYP_OK;
 }

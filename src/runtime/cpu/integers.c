@@ -86,7 +86,6 @@ bool hyp_integers_pack(const hyp_cpu_kernels *kernels, const hyp_integer_matrix 
 
 /* What the model keeps of a step: the numbers apart, which engines have in common. */
 struct hyp_integer_weights {
-    bool can;
     void *block; /* hyp_block_drop; NULL where products of these weights are not exact */
     hyp_integer_layer layers[];
 };
@@ -108,18 +107,19 @@ static void move_layers(hyp_integer_weights *w, int64_t count, void *block)
     w->block = block;
 }
 
-/* Packs all of them into w->block, `each` bytes for one. */
-static void pack_each(const hyp_cpu_kernels *kernels, const hyp_integer_matrix *first, int64_t count, int64_t apart,
+/* Packs all of them into w->block, `each` bytes for one; false where products of one are not exact. */
+static bool pack_each(const hyp_cpu_kernels *kernels, const hyp_integer_matrix *first, int64_t count, int64_t apart,
                       size_t each, hyp_integer_weights *w)
 {
-    w->can = true;
-    for (int64_t i = 0; i < count && w->can; i++) {
+    bool exact = true;
+    for (int64_t i = 0; i < count && exact; i++) {
         hyp_integer_matrix m = *first;
         char *room = (char *)w->block + (size_t)i * each;
         memset(room + each - ALIGN, 0, ALIGN); /* no packed number may reach its end, and all bytes are compared */
         m.at += i * apart;
-        w->can = hyp_integers_pack(kernels, &m, room, &w->layers[i]);
+        exact = hyp_integers_pack(kernels, &m, room, &w->layers[i]);
     }
+    return exact;
 }
 
 /* NULL when memory is out. */
@@ -137,8 +137,7 @@ static hyp_integer_weights *pack_all(const hyp_cpu_kernels *kernels, const hyp_i
         hyp_free(w);
         return NULL;
     }
-    pack_each(kernels, first, count, apart, each, w);
-    if (w->can) {
+    if (pack_each(kernels, first, count, apart, each, w)) {
         move_layers(w, count, hyp_block_share(w->block, all));
     } else {
         hyp_aligned_free(w->block);
@@ -155,7 +154,7 @@ hyp_status hyp_integers_find(hyp_cpu_model *model, uint32_t step, const hyp_inte
     const hyp_integer_weights *w = model->integers[step];
     hyp_cpu_packing_end(model, before);
     if (!w) return hyp_fail_memory(diag, (size_t)(first->n * first->k) * sizeof(float));
-    *out = w->can ? w->layers : NULL;
+    *out = w->block ? w->layers : NULL;
     return HYP_OK;
 }
 

@@ -191,11 +191,8 @@ static hyp_status find(state *s, const hyp_nn_step *step, const entry **out, hyp
         bool full = s->entries.len >= HYP_NN_REMEMBERED;
         if (!full) HYP_TRY(hyp_vec_reserve(&s->entries, s->entries.len + 1, diag));
         HYP_TRY(make(s, step, &made, diag));
-        at = full ? s->oldest : s->entries.len++;
-        if (full) {
-            dispose(&s->entries.data[at]);
-            s->oldest = (s->oldest + 1) % HYP_NN_REMEMBERED;
-        }
+        at = hyp_nn_place(&s->entries.len, &s->oldest);
+        if (full) dispose(&s->entries.data[at]);
         s->entries.data[at] = made;
     }
     *out = &s->entries.data[at];

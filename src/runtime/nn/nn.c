@@ -331,7 +331,6 @@ static hyp_status tune(hyp_nn_call *c, bool dx, const hyp_nn_gradient *gradients
 {
     static const double worth = 0.98;
     hyp_nn *nn = c->nn;
-    uint8_t usual = nn->backend->nn->masks_hidden;
     tuner t = {.nn = nn, .counting = true};
     hyp_status status = visit_all(c, dx, gradients, tune_step, &t, diag);
     for (size_t l = 0; l < c->count && status == HYP_OK; l++) status = note_relu(c, l, diag);
@@ -346,8 +345,7 @@ static hyp_status tune(hyp_nn_call *c, bool dx, const hyp_nn_gradient *gradients
     for (size_t i = 0; i < nn->relus.len; i++) {
         hyp_nn_relu *r = &nn->relus.data[i];
         if (r->settled) continue;
-        bool other = status == HYP_OK && r->seconds[!usual] < worth * r->seconds[usual];
-        r->mask = other ? !usual : usual;
+        r->mask = status == HYP_OK && r->seconds[1] < worth * r->seconds[0];
         r->settled = true;
     }
     return status;

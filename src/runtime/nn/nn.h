@@ -88,7 +88,6 @@ void hyp_nn_step_text(const hyp_nn_step *step, char out[HYP_NN_STEP_TEXT]);
  * named. */
 struct hyp_nn_backend {
     size_t align, saved_align; /* of tensors (0: of their elements), and of what is saved */
-    bool masks_hidden;         /* whether a relu between layers writes its mask where nobody has measured */
 
     /* The device was opened by hyp_backend.open. HYP_ERR_UNSUPPORTED for a stream where there are none. */
     hyp_status (*open)(void *device, void *stream, void **out_state, hyp_diag *diag);
@@ -133,6 +132,15 @@ static inline size_t hyp_nn_find(const void *entries, size_t stride, size_t coun
         if (memcmp((const char *)entries + at * stride, step, sizeof *step) == 0) return *last = at;
     }
     return SIZE_MAX;
+}
+
+/* Where one more goes: behind the others, or in the place of the oldest. */
+static inline size_t hyp_nn_place(size_t *count, size_t *oldest)
+{
+    if (*count < HYP_NN_REMEMBERED) return (*count)++;
+    size_t at = *oldest;
+    *oldest = (at + 1) % HYP_NN_REMEMBERED;
+    return at;
 }
 
 /* ---- handles ------------------------------------------------------------------------------------------------- */

@@ -92,13 +92,15 @@ hyp_nn_relu *hyp_nn_find_relu(const hyp_nn_call *c, size_t l)
     return NULL;
 }
 
-/* Whether the layer's activation leaves something for the backward pass. */
+/* Whether the layer's activation leaves something for the backward pass. Between layers the result of a relu is kept in any case,
+ * and reading it again by a kernel is faster than the mask, which slows both products: two layers of 256 to 16384 columns in all
+ * types took 3 to 25 % more with it (H100, cuBLASLt 13.1; docs/nn.md). Tuning tries it. */
 static bool leaves_aux(const hyp_nn_call *c, size_t l)
 {
     hyp_nn_act act = c->layers[l].act;
     if (act != HYP_NN_RELU || l + 1 == c->count) return act != HYP_NN_NONE;
     const hyp_nn_relu *known = hyp_nn_find_relu(c, l);
-    return known ? known->mask : c->nn->backend->nn->masks_hidden;
+    return known && known->mask;
 }
 
 /* What layer l has left in `saved`. */
