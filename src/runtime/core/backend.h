@@ -116,12 +116,13 @@ typedef struct hyp_backend {
      */
     void (*release_captured)(void *session);
 
-    /* Memory of the device, and copies within it or between it and the host's, which end before the call does. NULL where the
+    /* Memory of the device, copies within it or between it and the host's, and zeros, which end before the call does. NULL where the
      * device's memory is the host's. */
     hyp_status (*memory_alloc)(void *device, size_t bytes, void **out, hyp_diag *diag);
     void (*memory_free)(void *device, void *data);
     hyp_status (*memory_copy)(void *device, void *to, bool to_device, const void *from, bool from_device, size_t bytes,
                               hyp_diag *diag);
+    hyp_status (*memory_zero)(void *device, void *at, size_t bytes, hyp_diag *diag);
 
     /* Groups of processes that run a plan together: options->group of open. NULL, all three: there are none. */
     hyp_status (*group_make_id)(unsigned char out[HYP_GROUP_ID_BYTES], hyp_diag *diag);

@@ -60,16 +60,10 @@ static size_t bytes_of(const hyp_io *io)
 
 static hyp_status fill_zero(const hyp_context *c, uint8_t *to, size_t bytes, hyp_diag *diag)
 {
-    enum { PIECE = 1 << 20 };
-    if (c->engine->backend->memory == HYP_MEMORY_HOST || !bytes) return memset(to, 0, bytes), HYP_OK;
-    void *zeros = hyp_calloc(1, bytes < PIECE ? bytes : PIECE);
-    hyp_status status = zeros ? HYP_OK : hyp_fail_memory(diag, PIECE);
-    for (size_t done = 0, part; done < bytes && status == HYP_OK; done += part) {
-        part = bytes - done < PIECE ? bytes - done : PIECE;
-        status = hyp_engine_copy(c->engine, to + done, c->engine->backend->memory, zeros, HYP_MEMORY_HOST, part, diag);
-    }
-    hyp_free(zeros);
-    return status;
+    const hyp_engine *e = c->engine;
+    if (e->backend->memory != HYP_MEMORY_HOST && bytes) return e->backend->memory_zero(e->device, to, bytes, diag);
+    memset(to, 0, bytes);
+    return HYP_OK;
 }
 
 /* Puts what they begin with into the buffers that have no values, and makes these the ones that have. */

@@ -17,9 +17,6 @@ static const struct {
 #undef X
 };
 
-/* As with cuBLASLt: it keeps threads and thread-local state of its own, so it is never unmapped. */
-static void *open_shared(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE); }
-
 static hyp_status resolve(hyp_cudnn *dnn, const char *path, hyp_diag *diag)
 {
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
@@ -45,13 +42,13 @@ hyp_status hyp_cudnn_open(hyp_cudnn *out, const void *near, bool *out_asked, hyp
     *out_asked = path != NULL;
     if (path && strcmp(path, "none") == 0) return HYP_OK;
     if (path) {
-        dnn.library = open_shared(path);
+        dnn.library = hyp_cuda_open_shared(path);
         if (!dnn.library)
             return hyp_fail(diag, HYP_ERR_DEVICE, "cuDNN cannot be loaded from HYPATIA_CUDNN (%s)", dlerror());
     }
     for (size_t i = 0; !dnn.library && i < sizeof usual / sizeof *usual; i++) {
         path = usual[i];
-        dnn.library = open_shared(path);
+        dnn.library = hyp_cuda_open_shared(path);
     }
     if (!dnn.library) {
         path = beside;

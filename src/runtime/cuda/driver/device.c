@@ -12,21 +12,26 @@ extern const unsigned char hyp_cuda_attention_image[] __attribute__((visibility(
 
 enum { OLDEST_DRIVER = 12000, OLDEST_SM = 75 };
 
+hyp_status hyp_cuda_find_gpu(const hyp_cuda_library *lib, int32_t index, CUdevice *out, hyp_diag *diag)
+{
+    int count = 0;
+    HYP_TRY(hyp_cuda_check(lib, lib->cuDeviceGetCount(&count), "cuDeviceGetCount", diag));
+    if (index >= count)
+        return hyp_fail(diag, HYP_ERR_DEVICE, "there is no GPU %d: the driver lists %d, counted from 0", (int)index,
+                        count);
+    return hyp_cuda_check(lib, lib->cuDeviceGet(out, index), "cuDeviceGet", diag);
+}
+
 static hyp_status find_device(hyp_cuda_device *d, int32_t index, int *out_driver, hyp_diag *diag)
 {
     const hyp_cuda_library *lib = &d->lib;
-    int count = 0;
     HYP_TRY(hyp_cuda_check(lib, lib->cuInit(0), "no NVIDIA GPU can be used: cuInit", diag));
     HYP_TRY(hyp_cuda_check(lib, lib->cuDriverGetVersion(out_driver), "cuDriverGetVersion", diag));
     if (*out_driver < OLDEST_DRIVER)
         return hyp_fail(diag, HYP_ERR_DEVICE,
                         "the NVIDIA driver supports CUDA %d.%d, at least %d.%d is needed: update it",
                         *out_driver / 1000, *out_driver % 1000 / 10, OLDEST_DRIVER / 1000, OLDEST_DRIVER % 1000 / 10);
-    HYP_TRY(hyp_cuda_check(lib, lib->cuDeviceGetCount(&count), "cuDeviceGetCount", diag));
-    if (index >= count)
-        return hyp_fail(diag, HYP_ERR_DEVICE, "there is no GPU %d: the driver lists %d, counted from 0", (int)index,
-                        count);
-    HYP_TRY(hyp_cuda_check(lib, lib->cuDeviceGet(&d->device, index), "cuDeviceGet", diag));
+    HYP_TRY(hyp_cuda_find_gpu(lib, index, &d->device, diag));
     int major, minor, shared;
     const struct {
         CUdevice_attribute attribute;
@@ -187,6 +192,14 @@ void hyp_cuda_leave(const hyp_cuda_device *d)
     CUcontext context;
     if (--entered.depth == 0) d->lib.cuThreadExchangeStreamCaptureMode(&entered.before);
     d->lib.cuCtxPopCurrent(&context);
+}
+
+hyp_status hyp_cuda_load_kernel(const hyp_cuda_device *d, hyp_cuda_kernel kernel, hyp_diag *diag)
+{
+    int registers; /* asking for anything loads it */
+    return hyp_cuda_check(&d->lib,
+                          d->lib.cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, d->kernels[kernel]),
+                          "loading a kernel", diag);
 }
 
 /* ---- launches ---------------------------------------------------------------------------------------------- */

@@ -12,8 +12,7 @@ static const hyp_cuda_symbol driver_symbols[] = {HYP_CUDA_DRIVER_CALLS(X)};
 static const hyp_cuda_symbol cublaslt_symbols[] = {HYP_CUBLASLT_CALLS(X)};
 #undef X
 
-/* The libraries keep threads and thread-local state of their own, so they are never unmapped. */
-static void *open_shared(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE); }
+void *hyp_cuda_open_shared(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE); }
 
 hyp_status hyp_cuda_resolve(void *table, void *handle, const hyp_cuda_symbol *symbols, size_t count, const char *path,
                             hyp_diag *diag)
@@ -31,7 +30,7 @@ hyp_status hyp_cuda_resolve(void *table, void *handle, const hyp_cuda_symbol *sy
 
 static hyp_status open_driver(hyp_cuda_library *lib, hyp_diag *diag)
 {
-    lib->driver = open_shared("libcuda.so.1");
+    lib->driver = hyp_cuda_open_shared("libcuda.so.1");
     if (!lib->driver) return hyp_fail(diag, HYP_ERR_DEVICE, "the NVIDIA driver is not installed (%s)", dlerror());
     return hyp_cuda_resolve(lib, lib->driver, driver_symbols, sizeof driver_symbols / sizeof *driver_symbols,
                             "libcuda.so.1", diag);
@@ -45,14 +44,14 @@ hyp_status hyp_cuda_open_first(const char *name, const char *variable, void **ou
     const char *given = getenv(variable);
     if (given && *given) {
         snprintf(path, SIZE, "%s", variable);
-        *out_handle = open_shared(given);
+        *out_handle = hyp_cuda_open_shared(given);
         if (*out_handle) return HYP_OK;
         return hyp_fail(diag, HYP_ERR_DEVICE, "%s cannot be loaded from %s (%s)", name, variable, dlerror());
     }
     for (size_t f = 0; f < sizeof folders / sizeof *folders; f++)
         for (int version = NEWEST; version >= OLDEST; version--) {
             snprintf(path, SIZE, "%s%s.so.%d", folders[f], name, version);
-            *out_handle = open_shared(path);
+            *out_handle = hyp_cuda_open_shared(path);
             if (*out_handle) return HYP_OK;
         }
     return hyp_fail(diag, HYP_ERR_DEVICE,
@@ -72,7 +71,7 @@ void *hyp_cuda_open_beside(const void *near, const char *package, const char *co
         bool next_to = i < count;
         int n = snprintf(path, PATH_MAX, "%.*s/%s%s%s%s", (int)(slash - info.dli_fname), info.dli_fname,
                          next_to ? "" : "../../", next_to ? "" : package, next_to ? "" : "/lib/", names[i % count]);
-        void *library = n < PATH_MAX ? open_shared(path) : NULL;
+        void *library = n < PATH_MAX ? hyp_cuda_open_shared(path) : NULL;
         if (library) return library;
     }
     return NULL;

@@ -56,7 +56,11 @@ typedef struct hyp_cuda_library {
  * what was not found, where, and what to do. */
 HYP_NODISCARD hyp_status hyp_cuda_library_open(hyp_cuda_library *out, hyp_diag *diag);
 void hyp_cuda_library_close(hyp_cuda_library *lib); /* does nothing on a zeroed struct */
+/* device.c: the GPU of this number; HYP_ERR_DEVICE where there are fewer. The library is initialized. */
+HYP_NODISCARD hyp_status hyp_cuda_find_gpu(const hyp_cuda_library *lib, int32_t index, CUdevice *out, hyp_diag *diag);
 
+/* dlopen. The libraries keep threads and thread-local state of their own, so they are never unmapped. */
+void *hyp_cuda_open_shared(const char *path);
 /* A library of the toolkit, "libcublasLt" say, as the above has it; *out_handle is of dlopen. `path` gets what messages
  * call it. */
 enum { HYP_CUDA_LIBRARY_PATH = 64 };

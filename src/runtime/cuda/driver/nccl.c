@@ -30,16 +30,13 @@ hyp_status hyp_nccl_check(const hyp_nccl *nccl, int result, const char *what, hy
 
 /* ---- the library ------------------------------------------------------------------------------------------- */
 
-/* As with cuBLASLt: it keeps threads and thread-local state of its own, so it is never unmapped. */
-static void *open_shared(const char *path) { return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE); }
-
 static void *find_library(const hyp_cuda_library *cuda, const char **path, char beside[PATH_MAX])
 {
     static const char *const names[] = {"libnccl.so.2"};
     void *near;
     memcpy(&near, &cuda->cublasLtCreate, sizeof near);
     *path = names[0];
-    void *library = open_shared(*path);
+    void *library = hyp_cuda_open_shared(*path);
     if (library) return library;
     *path = beside;
     return hyp_cuda_open_beside(near, "nccl", names, 1, beside);
@@ -51,7 +48,7 @@ static hyp_status open_nccl(hyp_nccl *out, const hyp_cuda_library *cuda, hyp_dia
     const char *given = getenv("HYPATIA_NCCL"), *path = given;
     int version = 0;
     if (given && *given) {
-        out->library = open_shared(given);
+        out->library = hyp_cuda_open_shared(given);
         if (!out->library)
             return hyp_fail(diag, HYP_ERR_DEVICE, "NCCL cannot be loaded from HYPATIA_NCCL (%s)", dlerror());
     } else {
@@ -114,11 +111,7 @@ hyp_status hyp_cuda_group_make_id(unsigned char out[HYP_GROUP_ID_BYTES], hyp_dia
 static hyp_status take_device(hyp_cuda_group *g, int32_t index, hyp_diag *diag)
 {
     const hyp_cuda_library *cuda = &g->cuda;
-    int count = 0;
-    HYP_TRY(hyp_cuda_check(cuda, cuda->cuDeviceGetCount(&count), "cuDeviceGetCount", diag));
-    if (index >= count)
-        return hyp_fail(diag, HYP_ERR_DEVICE, "there is no GPU %d: the driver lists %d, counted from 0", (int)index, count);
-    HYP_TRY(hyp_cuda_check(cuda, cuda->cuDeviceGet(&g->device, index), "cuDeviceGet", diag));
+    HYP_TRY(hyp_cuda_find_gpu(cuda, index, &g->device, diag));
     return hyp_cuda_check(cuda, cuda->cuDevicePrimaryCtxRetain(&g->context, g->device), "cuDevicePrimaryCtxRetain", diag);
 }
 

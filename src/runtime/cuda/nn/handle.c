@@ -10,6 +10,8 @@ static hyp_status set_up(hyp_cuda_nn *nn, void *stream, hyp_diag *diag)
     const hyp_cuda_device *d = nn->model.device;
     const hyp_context_options options = {.size = sizeof options, .stream = stream};
     hyp_cuda_session *s = &nn->session;
+    HYP_TRY(hyp_cuda_load_kernel(d, HYP_CUDA_KERNEL_nn_act, diag)); /* a captured run must not */
+    HYP_TRY(hyp_cuda_load_kernel(d, HYP_CUDA_KERNEL_nn_sums, diag));
     HYP_TRY(hyp_cuda_streams_init(s, &options, diag));
     HYP_TRY(hyp_cuda_take_lt(d->context, &d->lib, &s->lt, diag));
     return hyp_cuda_grow(s, &s->workspace, &s->workspace_bytes, hyp_cuda_workspace_bytes(d),
@@ -55,12 +57,6 @@ static hyp_status nn_open(void *device, void *stream, void **out, hyp_diag *diag
     return status;
 }
 
-/* What is captured uses the memory that there is. */
-static hyp_status note(hyp_cuda_nn *nn, hyp_diag *diag)
-{
-    return nn->session.captured ? hyp_cuda_note_captured(&nn->session, &nn->none, diag) : HYP_OK;
-}
-
 static hyp_status begin(void *state, void *stream, size_t workspace, void **out, hyp_diag *diag)
 {
     hyp_cuda_nn *nn = state;
@@ -80,25 +76,12 @@ static hyp_status begin(void *state, void *stream, size_t workspace, void **out,
     return status;
 }
 
-/* After a failure: waits for what was queued before it, which may use the caller's memory, and asks whether the device
- * is lost, which cuBLASLt does not tell. */
-static hyp_status recover(const hyp_cuda_session *s, hyp_status status, hyp_diag *diag)
-{
-    hyp_diag why = {0};
-    const hyp_cuda_library *lib = &s->model->device->lib;
-    if (status == HYP_ERR_DEVICE_LOST || s->captured) return status;
-    if (hyp_cuda_check(lib, lib->cuStreamSynchronize(s->stream), "waiting for the device", &why) != HYP_ERR_DEVICE_LOST)
-        return status;
-    return hyp_fail(diag, HYP_ERR_DEVICE_LOST, "%s", why.message);
-}
-
 static hyp_status end(void *state, hyp_status status, hyp_diag *diag)
 {
     hyp_cuda_nn *nn = state;
     hyp_cuda_session *s = &nn->session;
-    if (status == HYP_OK) status = note(nn, diag);
     if (status == HYP_OK) status = hyp_cuda_run_ends(s, NULL, diag);
-    if (status != HYP_OK) status = recover(s, status, diag);
+    if (status != HYP_OK) status = hyp_cuda_recover(s, status, "waiting for the device", diag);
     s->starts = false;
     hyp_cuda_run_leaves(s);
     hyp_cuda_leave(nn->model.device);
@@ -149,13 +132,9 @@ static bool describe(const void *state, size_t i, char *out, size_t size)
     return true;
 }
 
-/* Between layers the result of a relu is kept in any case, and reading it again by a kernel is faster than the mask,
- * which slows both products: two layers of 256 to 16384 columns in all types took 3 to 25 % more with it (H100,
- * cuBLASLt 13.1; docs/nn.md). Tuning tries it. */
 const hyp_nn_backend hyp_nn_backend_cuda = {
     .align = HYP_CUDA_MIN_ALIGN,
     .saved_align = HYP_CUDA_ALIGN,
-    .masks_hidden = false,
     .open = nn_open,
     .close = nn_close,
     .begin = begin,

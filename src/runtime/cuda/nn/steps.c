@@ -123,19 +123,6 @@ hyp_status hyp_cuda_nn_describe_way(hyp_cuda_nn *nn, const hyp_nn_step *step, co
     return HYP_OK;
 }
 
-/* Asking for anything loads a kernel that the driver has put off, which a captured run must not do. */
-static hyp_status need_kernels(const hyp_cuda_nn *nn, hyp_diag *diag)
-{
-    static const hyp_cuda_kernel kernels[] = {HYP_CUDA_KERNEL_nn_act, HYP_CUDA_KERNEL_nn_sums};
-    const hyp_cuda_device *d = nn->model.device;
-    int registers;
-    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
-        HYP_TRY(hyp_cuda_check(
-            &d->lib, d->lib.cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, d->kernels[kernels[i]]),
-            "loading a kernel", diag));
-    return HYP_OK;
-}
-
 /* Takes the first way that cuBLASLt has an algorithm for. */
 static hyp_status make(hyp_cuda_nn *nn, const hyp_nn_step *step, hyp_cuda_nn_entry *out, hyp_diag *diag)
 {
@@ -144,7 +131,6 @@ static hyp_status make(hyp_cuda_nn *nn, const hyp_nn_step *step, hyp_cuda_nn_ent
     char text[HYP_NN_STEP_TEXT];
     bool found = false;
     HYP_TRY(hyp_cuda_grow(s, &s->room, &s->room_bytes, room_of(nn->model.device, step), "sums of rows", diag));
-    HYP_TRY(need_kernels(nn, diag));
     memset(out, 0, sizeof *out);
     memcpy(&out->step, step, sizeof *step);
     if (!hyp_nn_has_product(step)) return HYP_OK;
@@ -168,11 +154,8 @@ hyp_status hyp_cuda_nn_find(hyp_cuda_nn *nn, const hyp_nn_step *step, hyp_cuda_n
         bool full = nn->entries.len >= HYP_NN_REMEMBERED;
         if (!full) HYP_TRY(hyp_vec_reserve(&nn->entries, nn->entries.len + 1, diag));
         HYP_TRY(make(nn, step, &made, diag));
-        at = full ? nn->oldest : nn->entries.len++;
-        if (full) {
-            hyp_cuda_nn_entry_dispose(nn, &nn->entries.data[at]);
-            nn->oldest = (nn->oldest + 1) % HYP_NN_REMEMBERED;
-        }
+        at = hyp_nn_place(&nn->entries.len, &nn->oldest);
+        if (full) hyp_cuda_nn_entry_dispose(nn, &nn->entries.data[at]);
         nn->entries.data[at] = made;
     }
     *out = &nn->entries.data[at];

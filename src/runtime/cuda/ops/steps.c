@@ -87,11 +87,7 @@ void hyp_cuda_use_workspace(hyp_cuda_build *b, size_t bytes)
 
 hyp_status hyp_cuda_need_kernel(hyp_cuda_build *b, hyp_cuda_kernel kernel)
 {
-    const hyp_cuda_device *d = b->session->model->device;
-    int registers; /* asking for anything loads a kernel that the driver has put off */
-    return hyp_cuda_check(&d->lib,
-                          d->lib.cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, d->kernels[kernel]),
-                          "loading a kernel", b->diag);
+    return hyp_cuda_load_kernel(b->session->model->device, kernel, b->diag);
 }
 
 /* ---- choices --------------------------------------------------------------------------------------------------- */

@@ -277,15 +277,13 @@ static hyp_status queue_all(hyp_cuda_session *s, hyp_cuda_prepared *p, const hyp
     return hyp_cuda_stage_outputs(s, p, b, diag);
 }
 
-/* After a failure: waits for what was queued before it, which may use the caller's memory, and asks whether the device
- * is lost, which cuBLASLt does not tell. */
-static hyp_status recover(hyp_cuda_session *s, hyp_status status, hyp_diag *diag)
+hyp_status hyp_cuda_recover(hyp_cuda_session *s, hyp_status status, const char *what, hyp_diag *diag)
 {
     hyp_diag why = {0};
     const hyp_cuda_library *lib = &s->model->device->lib;
     if (status == HYP_ERR_DEVICE_LOST || s->captured) return status;
     if (s->aside) lib->cuStreamSynchronize(s->aside); /* what it tells the other tells, too */
-    if (hyp_cuda_check(lib, lib->cuStreamSynchronize(s->stream), "running the plan", &why) != HYP_ERR_DEVICE_LOST)
+    if (hyp_cuda_check(lib, lib->cuStreamSynchronize(s->stream), what, &why) != HYP_ERR_DEVICE_LOST)
         return status;
     return hyp_fail(diag, HYP_ERR_DEVICE_LOST, "%s", why.message);
 }
@@ -298,7 +296,7 @@ static hyp_status run_once(hyp_cuda_session *s, hyp_cuda_prepared *p, const hyp_
     hyp_status status = queue_all(s, p, b, diag);
     if (status == HYP_OK) status = hyp_cuda_run_ends(s, b->run, diag);
     if (status == HYP_OK && host) status = wait(s, diag);
-    if (status != HYP_OK) return recover(s, status, diag);
+    if (status != HYP_OK) return hyp_cuda_recover(s, status, "running the plan", diag);
     if (host) hyp_cuda_unpack_outputs(s, p, b);
     return HYP_OK;
 }
@@ -379,6 +377,7 @@ const hyp_backend hyp_backend_cuda = {
     .memory_alloc = hyp_cuda_memory_alloc,
     .memory_free = hyp_cuda_memory_free,
     .memory_copy = hyp_cuda_memory_copy,
+    .memory_zero = hyp_cuda_memory_zero,
     .launches = hyp_cuda_launches,
     .floor_seconds = hyp_cuda_device_floor,
     .choices = hyp_cuda_choices,

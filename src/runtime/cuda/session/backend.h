@@ -64,6 +64,9 @@ HYP_NODISCARD hyp_status hyp_cuda_time_ops(hyp_cuda_session *s, hyp_cuda_prepare
                                            hyp_diag *diag);
 /* run.c: a run that hyp_cuda_stage has begun: all ops, and the transfers of packed inputs and outputs. */
 HYP_NODISCARD hyp_status hyp_cuda_queue_run(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag);
+/* After a failure: waits for what was queued before it, which may use the caller's memory, and asks whether the device
+ * is lost, which cuBLASLt does not tell; `what` was going on. The status that the failure has then. */
+HYP_NODISCARD hyp_status hyp_cuda_recover(hyp_cuda_session *s, hyp_status status, const char *what, hyp_diag *diag);
 
 /* prepare.c */
 /* Can the backend run this step at all? HYP_ERR_UNSUPPORTED says what it cannot. Needs no device. */
@@ -105,6 +108,7 @@ HYP_NODISCARD hyp_status hyp_cuda_session_alloc(void *session, size_t bytes, voi
 void hyp_cuda_session_free(void *session, void *data, size_t bytes);
 HYP_NODISCARD hyp_status hyp_cuda_memory_copy(void *device, void *to, bool to_device, const void *from,
                                               bool from_device, size_t bytes, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cuda_memory_zero(void *device, void *at, size_t bytes, hyp_diag *diag);
 /* Copy from the host's memory, and to it, outside of runs, and return when the bytes have arrived. */
 HYP_NODISCARD hyp_status hyp_cuda_upload(const hyp_cuda_device *d, CUdeviceptr to, const void *from, size_t bytes,
                                          hyp_diag *diag);

@@ -57,6 +57,18 @@ hyp_status hyp_cuda_memory_copy(void *device, void *to, bool to_device, const vo
     return status;
 }
 
+hyp_status hyp_cuda_memory_zero(void *device, void *at, size_t bytes, hyp_diag *diag)
+{
+    hyp_cuda_device *d = device;
+    const hyp_cuda_library *lib = &d->lib;
+    HYP_TRY(hyp_cuda_enter(d, diag));
+    hyp_status status = hyp_cuda_check(lib, lib->cuMemsetD8Async((CUdeviceptr)(uintptr_t)at, 0, bytes, d->copies),
+                                       "cuMemsetD8Async", diag);
+    if (status == HYP_OK) status = hyp_cuda_check(lib, lib->cuStreamSynchronize(d->copies), "cuStreamSynchronize", diag);
+    hyp_cuda_leave(d);
+    return status;
+}
+
 hyp_status hyp_cuda_session_alloc(void *session, size_t bytes, void **out, hyp_diag *diag)
 {
     hyp_cuda_session *s = session;
