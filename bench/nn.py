@@ -157,7 +157,7 @@ class Row:
     def __init__(self, case, kind, args, lib, stream):
         self.case, self.kind, self.args, self.stream = case, kind, args, stream
         self.numbers = Numbers(case, kind, args.device)
-        self.ways, self.compiled, self.errors, self.notes = {}, {}, {}, []
+        self.errors, self.notes = {}, []
         self.ours = {"ours": Ours(lib, self.numbers, args.device, stream)}
         if args.tune and stream:
             self.ours["tuned"] = Ours(lib, self.numbers, args.device, stream)

@@ -17,7 +17,6 @@ import argparse
 import contextlib
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,8 +25,8 @@ import warnings
 import torch
 from torch import nn
 
-from runtime import Library, Plan
-from timing import capture, in_turns, milliseconds
+from runtime import Library, Plan, compile_plan
+from timing import capture, in_turns, milliseconds, repeat
 
 RATE = 1e-3
 
@@ -143,12 +142,9 @@ class Torch:
 
 
 def compile_step(args, onnx, plan, loss, kind):
-    command = [f"{args.bin}/hypatiac", onnx, "-o", plan, "-q", "--target", args.target, "--precision", kind, "--verify", "off",
-               "--train", loss, "--optimizer", "adamw"]
     begin = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}:\n{done.stderr}")
+    compile_plan(f"{args.bin}/hypatiac", onnx, plan, "--precision", kind, "--verify", "off", "--train", loss,
+                 "--optimizer", "adamw", target=args.target)
     return time.perf_counter() - begin
 
 
@@ -215,13 +211,7 @@ def measure(args, library, name, kind, folder, stream):
         calls["compiled, in a graph"] = capture(compiled.run, 1, stream).replay
     once = milliseconds(calls["tuned"], stream)
     count = max(1, min(20, int(100 / max(once, 0.1))))
-
-    def many(call):
-        def repeated():
-            for _ in range(count):
-                call()
-        return repeated
-    samples = in_turns({way: many(call) for way, call in calls.items()}, count, args.rounds, stream)
+    samples = in_turns({way: repeat(call, count) for way, call in calls.items()}, count, args.rounds, stream)
     times = {way: statistics.median(s) / 1000 for way, s in samples.items()}
     best = min(t for way, t in times.items() if way not in ("plan", "tuned"))
     print(f"| {name} | {kind} | {len(again.steps())} | {seconds:.1f} s | "
