@@ -110,6 +110,25 @@ void checkpoints_close(checkpoints *c)
     *c = (checkpoints){0};
 }
 
+char *checkpoints_find(const char *folder, const char *tool)
+{
+    char name[NAME_ROOM], path[4096];
+    checkpoints c;
+    snprintf(path, sizeof path, "%s/%s", folder, best_name);
+    if (access(path, F_OK) == 0) return cli_copy(path, strlen(path));
+    int code = checkpoints_open_beside(&c, folder, tool);
+    if (code == CLI_OK && !c.count) {
+        fprintf(stderr, "%s: %s: has no checkpoints\n", tool, folder);
+        code = CLI_FAILED;
+    }
+    if (code == CLI_OK) {
+        name_of(c.steps[c.count - 1], name);
+        snprintf(path, sizeof path, "%s/%s", folder, name);
+    }
+    checkpoints_close(&c);
+    return code == CLI_OK ? cli_copy(path, strlen(path)) : NULL;
+}
+
 /* ---- writing --------------------------------------------------------------------------------------------------- */
 
 /* All of a state is text: numbers that read back as the same ones. */

@@ -37,6 +37,9 @@ int checkpoints_open(checkpoints *c, const char *path, int64_t keep, const char 
 /* For checkpoints_restore alone, beside a process that writes: takes what is there, and locks, makes and removes nothing. */
 int checkpoints_open_beside(checkpoints *c, const char *path, const char *tool);
 void checkpoints_close(checkpoints *c);
+/* The path of the best state of a folder, else of its newest; NULL after a message. To be freed. Beside a process that writes,
+ * too: locks and changes nothing. */
+char *checkpoints_find(const char *folder, const char *tool);
 
 /* Writes a state and its variables, as best.safetensors too where `best`, and removes all but the last `keep` others.
  * CLI_OK, or CLI_FAILED after a message: what was there before is there still. A folder that has gone meanwhile is made

@@ -1,10 +1,8 @@
 /* hypatia export - the model behind a training step, with the values of a checkpoint, as ONNX. */
-#include <dirent.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "checkpoints.h"
 #include "folders.h"
 #include "hypatia.h"
 #include "hypatia/compiler.h"
@@ -35,27 +33,6 @@ static void help(void)
     printf("\nExit codes: 0 ok, 1 error, 2 usage, 3 the plan has no model, 5 incompatible plan.\n");
 }
 
-static int is_checkpoint(const struct dirent *entry)
-{
-    size_t len = strlen(entry->d_name);
-    return strncmp(entry->d_name, "step-", 5) == 0 && len > 12 && strcmp(entry->d_name + len - 12, ".safetensors") == 0;
-}
-
-/* The checkpoint in a folder; "" after a message. To be freed. */
-static char *find_checkpoint(const char *folder)
-{
-    char path[4096];
-    struct dirent **entries = NULL;
-    snprintf(path, sizeof path, "%s/best.safetensors", folder);
-    if (access(path, F_OK) == 0) return cli_copy(path, strlen(path));
-    int count = scandir(folder, &entries, is_checkpoint, versionsort);
-    if (count > 0) snprintf(path, sizeof path, "%s/%s", folder, entries[count - 1]->d_name);
-    if (count <= 0) fprintf(stderr, "%s: %s: has no checkpoints\n", tool, folder);
-    for (int i = 0; i < count; i++) free(entries[i]);
-    free(entries);
-    return cli_copy(path, count > 0 ? strlen(path) : 0);
-}
-
 static int write_model(const request *r, const safetensors *s)
 {
     hyp_diag diag = {0};
@@ -82,8 +59,8 @@ static int export_model(const request *r, const cli_args *args)
     file_uses uses = {0};
     safetensors s;
     char *path =
-        is_folder(r->checkpoint) ? find_checkpoint(r->checkpoint) : cli_copy(r->checkpoint, strlen(r->checkpoint));
-    int code = *path ? CLI_OK : CLI_FAILED;
+        is_folder(r->checkpoint) ? checkpoints_find(r->checkpoint, tool) : cli_copy(r->checkpoint, strlen(r->checkpoint));
+    int code = path ? CLI_OK : CLI_FAILED;
     file_uses_add(&uses, "the plan", r->plan, false);
     file_uses_add(&uses, "--model", r->model, false);
     file_uses_add(&uses, "the checkpoint", path, false);
