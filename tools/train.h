@@ -80,7 +80,7 @@ typedef struct trainer {
     size_t rate_input, loss_output, labels_input, class_output; /* SIZE_MAX: there is none */
     hyp_tensor *inputs;  /* by input: host memory for a batch, or what is the same in every one */
     hyp_tensor *outputs; /* by output: of the device, the loss of the host */
-    hyp_tensor classes;  /* of the class output, host memory for validation */
+    hyp_tensor classes;  /* of the class output, host memory for validation; no data where there is none */
     float rate_now, loss_now;
     hyp_tensor *variables; /* host memory */
     size_t variable_count;

@@ -152,7 +152,7 @@ static int make_outputs(trainer *t)
     for (size_t i = 0; i < count && status == HYP_OK; i++) {
         hyp_tensor *out = &t->outputs[i];
         out->dtype = hyp_engine_output(t->session.engine, i)->dtype;
-        if (i == t->class_output) {
+        if (i == t->class_output && t->validation.count) {
             t->classes = *out;
             status = hyp_tensor_alloc(&t->classes, &diag);
         }
