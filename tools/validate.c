@@ -1,7 +1,6 @@
 /* validate.c - batches of a training, and what the model as it is gives for data that it does not train on. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "interrupt.h"
 #include "train.h"
@@ -11,9 +10,7 @@ void trainer_fill(trainer *t, const dataset *d, const uint64_t *rows, size_t cou
     for (size_t i = 0; i < d->count; i++) {
         const dataset_column *c = &d->columns[i];
         hyp_tensor *in = &t->inputs[c->input];
-        in->rank = c->row.rank + 1;
-        in->dims[0] = (int64_t)count;
-        memcpy(in->dims + 1, c->row.dims, (size_t)c->row.rank * sizeof *in->dims);
+        in->dims[0] = (int64_t)count; /* the others are those of all rows: check_inputs */
         dataset_read(c, rows, count, in->data);
     }
 }
@@ -48,9 +45,14 @@ static void count_hits(const hyp_tensor *scores, const hyp_tensor *labels, hits 
         for (int64_t i = 0; i < inner; i++) {
             int64_t wanted = label[o * inner + i], best = 0;
             if (wanted < 0 || wanted >= classes) continue; /* one that does not count */
-            for (int64_t c = 1; c < classes; c++)
-                if (score(scores, (o * classes + c) * inner + i) > score(scores, (o * classes + best) * inner + i))
+            double most = score(scores, o * classes * inner + i);
+            for (int64_t c = 1; c < classes; c++) {
+                double s = score(scores, (o * classes + c) * inner + i);
+                if (s > most) {
+                    most = s;
                     best = c;
+                }
+            }
             h->right += best == wanted;
             h->of++;
         }
@@ -76,7 +78,7 @@ int trainer_validate(trainer *t, double *out_loss, double *out_accuracy)
     if (!usable) return CLI_OK;
     uint64_t *rows = cli_alloc(NULL, (size_t)t->share, sizeof *rows);
     hyp_tensor device = {0};
-    bool scored = t->class_output != SIZE_MAX && t->labels_input != SIZE_MAX;
+    bool scored = t->class_output != SIZE_MAX; /* then there are labels: find_roles */
     if (scored) {
         device = t->outputs[t->class_output];
         t->outputs[t->class_output] = t->classes;
