@@ -73,7 +73,7 @@ typedef struct trainer {
     dataset data, validation;
     train_state state;
     schedule rate;
-    int64_t batch, steps_per_epoch, total;
+    int64_t batch, total;
     int64_t share;   /* rows of a batch that are this process's: the batch, over the ranks */
     uint64_t usable; /* rows of an epoch: all, or what whole batches of the plan take, or all ranks equally many of */
     uint64_t *order; /* of the rows in this epoch */

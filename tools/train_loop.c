@@ -103,16 +103,12 @@ static int save(trainer *t, bool best)
     return CLI_OK;
 }
 
-/* Saves what there is at the end, wherever that can be. */
+/* Saves what there is at the end, wherever that can be; of the first rank alone. */
 static int save_last(trainer *t)
 {
-    if (!is_first(t)) return CLI_OK;
     int code = fetch(t);
     if (code != CLI_OK) return code;
-    if (checkpoints_save(&t->checkpoints, &t->state, t->variables, t->variable_count, false) == CLI_OK) {
-        t->unsaved = false;
-        return CLI_OK;
-    }
+    if (checkpoints_save(&t->checkpoints, &t->state, t->variables, t->variable_count, false) == CLI_OK) return CLI_OK;
     (void)checkpoints_rescue(&t->checkpoints, &t->state, t->variables, t->variable_count);
     return CLI_FAILED;
 }

@@ -183,7 +183,7 @@ static int share_batch(trainer *t, int64_t gpus)
     if (odd && !quiet)
         fprintf(stderr, "%s: batches have %" PRId64 " rows, equally many for each of %" PRId64 " GPUs\n", t->tool, t->batch,
                 gpus);
-    uint64_t left = t->data.rows % (uint64_t)(fixed ? fixed : gpus), batch = (uint64_t)t->batch;
+    uint64_t left = t->data.rows % (uint64_t)(fixed ? fixed : gpus);
     if (left && !quiet) {
         if (fixed)
             fprintf(stderr, "%s: the plan is for batches of %" PRId64, t->tool, fixed);
@@ -192,7 +192,6 @@ static int share_batch(trainer *t, int64_t gpus)
         fprintf(stderr, ": in each epoch %" PRIu64 " of %" PRIu64 " rows are left out\n", left, t->data.rows);
     }
     t->usable = t->data.rows - left;
-    t->steps_per_epoch = (int64_t)((t->usable + batch - 1) / batch);
     return CLI_OK;
 }
 
@@ -218,8 +217,9 @@ static int set_batch(trainer *t, uint64_t of_checkpoint)
 static void set_length(trainer *t)
 {
     const train_request *o = t->request;
-    int64_t by_epochs = 0;
-    if (o->epochs && __builtin_mul_overflow(o->epochs, t->steps_per_epoch, &by_epochs)) by_epochs = INT64_MAX;
+    uint64_t batch = (uint64_t)t->batch;
+    int64_t steps_per_epoch = (int64_t)((t->usable + batch - 1) / batch), by_epochs = 0;
+    if (o->epochs && __builtin_mul_overflow(o->epochs, steps_per_epoch, &by_epochs)) by_epochs = INT64_MAX;
     t->total = o->steps && (!by_epochs || o->steps < by_epochs) ? o->steps : by_epochs;
     t->rate = o->rate;
     t->rate.total = t->total;
