@@ -13,10 +13,6 @@
 static const uint64_t max_header = (uint64_t)32 << 20;
 static const char meta_key[] = "__metadata__";
 
-struct safetensors_text {
-    char *key, *value;
-};
-
 static const struct {
     hyp_dtype dtype;
     const char *name;
@@ -123,10 +119,8 @@ static const char *take_texts(safetensors *s, json_t *object)
     json_object_foreach(object, key, value)
     {
         if (!json_is_string(value)) return "its __metadata__ has what is no text";
-        s->texts = cli_alloc(s->texts, s->text_count + 1, sizeof *s->texts);
-        s->texts[s->text_count++] = (struct safetensors_text){
-            cli_copy(key, strlen(key)), cli_copy(json_string_value(value), json_string_length(value))};
     }
+    s->texts = json_incref(object);
     return NULL;
 }
 
@@ -248,22 +242,16 @@ void safetensors_close(safetensors *s)
     if (!s->path) return;
     close(s->fd);
     for (size_t i = 0; i < s->count; i++) free((char *)(uintptr_t)s->tensors[i].name);
-    for (size_t i = 0; i < s->text_count; i++) {
-        free(s->texts[i].key);
-        free(s->texts[i].value);
-    }
     free(s->tensors);
     free(s->offsets);
-    free(s->texts);
+    json_decref(s->texts);
     free(s->path);
     *s = (safetensors){0};
 }
 
 const char *safetensors_text(const safetensors *s, const char *key)
 {
-    for (size_t i = 0; i < s->text_count; i++)
-        if (strcmp(s->texts[i].key, key) == 0) return s->texts[i].value;
-    return NULL;
+    return json_string_value(json_object_get(s->texts, key));
 }
 
 int safetensors_read(const safetensors *s, size_t i, const hyp_tensor *t, const char *tool)

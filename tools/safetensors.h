@@ -24,8 +24,7 @@ typedef struct safetensors {
     hyp_tensor *tensors; /* with names, types and dims; `bytes` is what they have in the file, there is no data */
     uint64_t *offsets;   /* of each tensor, from `data` */
     size_t count;
-    struct safetensors_text *texts;
-    size_t text_count;
+    struct json_t *texts; /* an object of strings; NULL: there are none */
 } safetensors;
 
 /* Reads the header, and checks all of it: that it is such JSON, of known types, that dims and bytes of each tensor
@@ -33,7 +32,7 @@ typedef struct safetensors {
  * CLI_OK, or CLI_FAILED after a message, and there is nothing to close. */
 int safetensors_open(safetensors *s, const char *path, const char *tool);
 void safetensors_close(safetensors *s); /* safe on a zeroed one */
-/* A text of the header; NULL: it has none of this key. */
+/* A text of the header, which lives until it is closed; NULL: it has none of this key. */
 const char *safetensors_text(const safetensors *s, const char *key);
 /* Reads the elements of tensor i to t->data, which has room. CLI_OK, or CLI_FAILED after a message. */
 int safetensors_read(const safetensors *s, size_t i, const hyp_tensor *t, const char *tool);
