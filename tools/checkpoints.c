@@ -257,8 +257,7 @@ int checkpoints_save(checkpoints *c, const train_state *state, const hyp_tensor 
 int checkpoints_rescue(const checkpoints *c, const train_state *state, const hyp_tensor *variables, size_t count)
 {
     char path[4096], name[NAME_ROOM];
-    const char *folder = getenv("TMPDIR");
-    snprintf(path, sizeof path, "%s/hypatia-XXXXXX.safetensors", folder && *folder ? folder : "/tmp");
+    snprintf(path, sizeof path, "%s/hypatia-XXXXXX.safetensors", cli_temp_folder());
     int fd = mkstemps(path, 12);
     if (fd < 0 || !write_file(fd, state, variables, count)) {
         fprintf(stderr, "%s: %s: cannot write the checkpoint there either: %s\n", c->tool, path, strerror(errno));

@@ -216,6 +216,12 @@ char *cli_copy(const char *text, size_t len)
     return copy;
 }
 
+const char *cli_temp_folder(void)
+{
+    const char *folder = getenv("TMPDIR");
+    return folder && *folder ? folder : "/tmp";
+}
+
 void cli_list_add(cli_list *list, const char *text, size_t len)
 {
     list->items = cli_alloc(list->items, list->count + 1, sizeof *list->items);

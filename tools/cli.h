@@ -79,6 +79,9 @@ void cli_print_lines(FILE *to, const char *indent, const char *text);
 void *cli_alloc(void *old, size_t count, size_t size); /* realloc of count*size that exits when memory is out */
 char *cli_copy(const char *text, size_t len);
 
+/* $TMPDIR, /tmp where there is none or it is empty. */
+const char *cli_temp_folder(void);
+
 /* hyp_write_fn to a FILE. */
 void cli_write_file(const char *text, size_t len, void *file);
 /* "name 0.1.0 commit" on a line. */

@@ -125,7 +125,7 @@ static bool read_number(const char *name, int64_t low, int64_t *out)
 /* The file of the board, of one user and one job of the launcher. */
 static char *path_of(const launcher *l)
 {
-    const char *folder = getenv("TMPDIR"), *job = l->job ? getenv(l->job) : NULL, *part = l->part ? getenv(l->part) : NULL;
+    const char *job = l->job ? getenv(l->job) : NULL, *part = l->part ? getenv(l->part) : NULL;
     char name[128], path[4096];
     if (job)
         snprintf(name, sizeof name, "%s-%s", job, part ? part : "0");
@@ -133,7 +133,7 @@ static char *path_of(const launcher *l)
         snprintf(name, sizeof name, "%ld", (long)getppid());
     for (char *c = name; *c; c++)
         if (!strchr("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-", *c)) *c = '-';
-    snprintf(path, sizeof path, "%s/hypatia-%ld-%s.ranks", folder && *folder ? folder : "/tmp", (long)geteuid(), name);
+    snprintf(path, sizeof path, "%s/hypatia-%ld-%s.ranks", cli_temp_folder(), (long)geteuid(), name);
     return cli_copy(path, strlen(path));
 }
 

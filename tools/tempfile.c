@@ -11,8 +11,7 @@
 int tempfile_open(tempfile *f, const char *tool)
 {
     char name[4096];
-    const char *folder = getenv("TMPDIR");
-    snprintf(name, sizeof name, "%s/hypatia-XXXXXX", folder && *folder ? folder : "/tmp");
+    snprintf(name, sizeof name, "%s/hypatia-XXXXXX", cli_temp_folder());
     f->fd = mkstemp(name);
     if (f->fd < 0) {
         fprintf(stderr, "%s: %s: cannot create a temporary file: %s\n", tool, name, strerror(errno));
