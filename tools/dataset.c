@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "folders.h"
+#include "session.h"
 
 /* ---- elements ---------------------------------------------------------------------------------------------- */
 
@@ -158,15 +159,9 @@ static int misfit(const dataset_column *c, const hyp_io_info *info, const char *
     fprintf(stderr, "%s: %s %s: the files have %s[rows", tool, option, cli_shown(c->name),
             hyp_dtype_name(c->shards[0].rows.dtype));
     for (int32_t a = 1; a < c->shards[0].rows.rank; a++) fprintf(stderr, " %lld", (long long)c->shards[0].rows.dims[a]);
-    fprintf(stderr, "], but the plan wants %s[", hyp_dtype_name(info->dtype));
-    for (int32_t a = 0; a < info->rank; a++) {
-        fputs(a ? " " : "", stderr);
-        if (info->symbols[a])
-            fputs(cli_shown(info->symbols[a]), stderr);
-        else
-            fprintf(stderr, "%lld", (long long)info->dims[a]);
-    }
-    fputs("]\n", stderr);
+    fputs("], but the plan wants ", stderr);
+    session_print_type(info);
+    fputc('\n', stderr);
     return CLI_USAGE;
 }
 

@@ -156,19 +156,26 @@ static size_t find_input(const session *s, const char *name, size_t len)
     return i;
 }
 
+void session_print_type(const hyp_io_info *info)
+{
+    fprintf(stderr, "%s[", hyp_dtype_name(info->dtype));
+    for (int32_t a = 0; a < info->rank; a++) {
+        fputs(a ? " " : "", stderr);
+        if (info->symbols[a])
+            fputs(cli_shown(info->symbols[a]), stderr);
+        else
+            fprintf(stderr, "%lld", (long long)info->dims[a]);
+    }
+    fputs("]", stderr);
+}
+
 static void print_inputs(const session *s)
 {
     for (size_t i = 0; i < s->input_count; i++) {
         const hyp_io_info *info = hyp_engine_input(s->engine, i);
-        fprintf(stderr, "  %s %s[", cli_shown(info->name), hyp_dtype_name(info->dtype));
-        for (int32_t a = 0; a < info->rank; a++) {
-            fputs(a ? " " : "", stderr);
-            if (info->symbols[a])
-                fputs(cli_shown(info->symbols[a]), stderr);
-            else
-                fprintf(stderr, "%lld", (long long)info->dims[a]);
-        }
-        fputs("]\n", stderr);
+        fprintf(stderr, "  %s ", cli_shown(info->name));
+        session_print_type(info);
+        fputc('\n', stderr);
     }
 }
 

@@ -77,6 +77,8 @@ int session_load_folder(session *s, const char *folder, const char *tool);
 /* Allocates the outputs for the inputs' dims. */
 int session_make_outputs(session *s, const char *tool);
 int session_run(session *s, const char *tool);
+/* What an input is declared as, "f32[batch 784]", on stderr. */
+void session_print_type(const hyp_io_info *info);
 
 /* ---- steps.c: predicted and measured times -------------------------------------------------------------- */
 
