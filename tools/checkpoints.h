@@ -34,7 +34,8 @@ typedef struct checkpoints {
  * removed, so that one that cannot be written to is known before any work. An exit code after a message; to be closed
  * in any case. */
 int checkpoints_open(checkpoints *c, const char *path, int64_t keep, const char *tool);
-/* For checkpoints_restore alone, beside a process that writes: takes what is there, and locks, makes and removes nothing. */
+/* For checkpoints_restore and checkpoints_find alone, beside a process that writes: takes what is there, and locks, makes and
+ * removes nothing. */
 int checkpoints_open_beside(checkpoints *c, const char *path, const char *tool);
 void checkpoints_close(checkpoints *c);
 /* The path of the best state of a folder, else of its newest; NULL after a message. To be freed. Beside a process that writes,
