@@ -26,7 +26,6 @@ typedef struct compilation {
     hyp_graph imported, demoted, trained, rewritten, opened, quantized;
     hyp_graph wide; /* the training step of the imported graph, where `trained` is of the demoted one */
     const hyp_graph *graph; /* the newest of them */
-    const hyp_graph *meant; /* what the plan is to compute: not demoted, not rewritten */
     hyp_rewrite_report rewrite;
     hyp_lowered lowered;
     hyp_strbuf answer; /* to what was asked */
@@ -123,22 +122,16 @@ static hyp_status demote(compilation *c, hyp_diag *diag)
         HYP_TRY(hyp_graph_demote(c->graph, to, &c->demoted, diag));
         HYP_TRY(finish_pass(c, &c->demoted, "demote", diag));
     }
-    return count_running(c, c->graph, &c->nodes_before, diag);
+    return HYP_OK;
 }
 
-/* The model becomes a step of its training. */
+/* The model becomes a step of its training, where that is asked for. */
 static hyp_status train(compilation *c, hyp_diag *diag)
 {
     const hyp_train_options *o = c->settings.options.train;
-    const hyp_graph *model = c->graph;
-    c->meant = &c->imported;
-    if (!o) return HYP_OK;
-    HYP_TRY(hyp_train_step(model, o, &c->trained, diag));
-    HYP_TRY(finish_pass(c, &c->trained, "train", diag));
-    c->meant = &c->trained;
-    if (model != &c->imported) {
-        HYP_TRY(hyp_train_step(&c->imported, o, &c->wide, diag));
-        c->meant = &c->wide;
+    if (o) {
+        HYP_TRY(hyp_train_step(c->graph, o, &c->trained, diag));
+        HYP_TRY(finish_pass(c, &c->trained, "train", diag));
     }
     return count_running(c, c->graph, &c->nodes_before, diag);
 }
@@ -219,6 +212,16 @@ static hyp_status lower(compilation *c, hyp_diag *diag)
 
 static void forget(void *model, const void *data, size_t bytes) { hyp_onnx_model_forget(model, data, bytes); }
 
+/* What the plan is to compute: not demoted, not rewritten. The step of a demoted model is not such a graph; another is
+ * made here, and not where nothing is verified. */
+static hyp_status find_meant(compilation *c, const hyp_graph **out, hyp_diag *diag)
+{
+    const hyp_train_options *o = c->settings.options.train;
+    bool demoted = c->demoted.values.len != 0;
+    *out = !o ? &c->imported : demoted ? &c->wide : &c->trained;
+    return o && demoted ? hyp_train_step(&c->imported, o, &c->wide, diag) : HYP_OK;
+}
+
 /* What the imported graph gives for samples. */
 static hyp_status expect(compilation *c, hyp_diag *diag)
 {
@@ -232,8 +235,9 @@ static hyp_status expect(compilation *c, hyp_diag *diag)
                           hyp_strbuf_text(&c->cut));
         return HYP_OK;
     }
-    HYP_TRY(hyp_verification_prepare(&c->verification, c->meant, &c->settings, o->no_rewrite ? NULL : &c->rewrite,
-                                     diag));
+    const hyp_graph *meant;
+    HYP_TRY(find_meant(c, &meant, diag));
+    HYP_TRY(hyp_verification_prepare(&c->verification, meant, &c->settings, o->no_rewrite ? NULL : &c->rewrite, diag));
     return hyp_golden_add(&c->verification, &c->lowered, diag);
 }
 
