@@ -12,7 +12,7 @@ typedef struct demotion {
     hyp_diag *diag;
 } demotion;
 
-static hyp_attr cast_attr(hyp_dtype to) { return (hyp_attr){.kind = HYP_ATTR_SYM, .sym = hyp_dtype_name(to)}; }
+static hyp_attr cast_attr(hyp_dtype to) { return hyp_attr_of_sym(hyp_dtype_name(to)); }
 
 static hyp_status add_cast(demotion *d, hyp_value_id v, hyp_attr to, hyp_value_id *out)
 {

@@ -81,6 +81,14 @@ typedef struct hyp_attr {
     };
 } hyp_attr;
 
+static inline hyp_attr hyp_attr_of_int(int64_t i) { return (hyp_attr){.kind = HYP_ATTR_INT, .i = i}; }
+static inline hyp_attr hyp_attr_of_float(double f) { return (hyp_attr){.kind = HYP_ATTR_FLOAT, .f = f}; }
+static inline hyp_attr hyp_attr_of_sym(const char *sym) { return (hyp_attr){.kind = HYP_ATTR_SYM, .sym = sym}; }
+static inline hyp_attr hyp_attr_of_dims(const hyp_dim *dims, uint32_t count)
+{
+    return (hyp_attr){.kind = HYP_ATTR_DIMS, .count = count, .dims = dims};
+}
+
 bool hyp_attr_equal(const hyp_attr *a, const hyp_attr *b);
 /* Canonical text: 3, 0.5, relu, (1 0 2), (batch 784), (relu none). This text is the literal that stands
  * for the attribute in e-graph terms. */

@@ -266,14 +266,6 @@ HYP_NODISCARD hyp_status hyp_onnx_axes(const hyp_onnx_node *n, hyp_onnx_ints *ax
 /* Adds a tensor, whose data is borrowed, as a constant. */
 HYP_NODISCARD hyp_status hyp_onnx_add_const(hyp_importer *im, const char *name, const hyp_tensor *t, hyp_value_id *out);
 
-static inline hyp_attr hyp_attr_of_int(int64_t i) { return (hyp_attr){.kind = HYP_ATTR_INT, .i = i}; }
-static inline hyp_attr hyp_attr_of_float(double f) { return (hyp_attr){.kind = HYP_ATTR_FLOAT, .f = f}; }
-static inline hyp_attr hyp_attr_of_sym(const char *sym) { return (hyp_attr){.kind = HYP_ATTR_SYM, .sym = sym}; }
-static inline hyp_attr hyp_attr_of_dims(const hyp_dim *dims, uint32_t count)
-{
-    return (hyp_attr){.kind = HYP_ATTR_DIMS, .count = count, .dims = dims};
-}
-
 /* Adds one element of this type, from a double, as a constant. */
 HYP_NODISCARD hyp_status hyp_onnx_add_scalar(const hyp_onnx_node *n, hyp_dtype dtype, double value, hyp_value_id *out);
 /* The elements of input i, computed here and now when it depends on nothing but constants (constant.c). Otherwise

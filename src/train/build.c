@@ -89,21 +89,21 @@ hyp_value_id hyp_build_numbers(hyp_builder *b, const hyp_type *type, int64_t ste
 
 hyp_value_id hyp_build_full(hyp_builder *b, const hyp_type *type, double value)
 {
-    hyp_attr shape = hyp_attr_dims(type->dims, type->rank);
+    hyp_attr shape = hyp_attr_of_dims(type->dims, type->rank);
     hyp_value_id scalar = hyp_build_scalar(b, type->dtype, value);
     return type->rank ? hyp_build_node(b, HYP_OP_expand, &shape, scalar) : scalar;
 }
 
 hyp_value_id hyp_build_cast(hyp_builder *b, hyp_value_id v, hyp_dtype dtype)
 {
-    hyp_attr to = hyp_attr_sym(hyp_dtype_name(dtype));
+    hyp_attr to = hyp_attr_of_sym(hyp_dtype_name(dtype));
     return hyp_build_type(b, v).dtype == dtype ? v : hyp_build_node(b, HYP_OP_cast, &to, v);
 }
 
 hyp_value_id hyp_build_reshape(hyp_builder *b, hyp_value_id v, int32_t rank, const hyp_dim *dims)
 {
     hyp_type have = hyp_build_type(b, v);
-    hyp_attr shape = hyp_attr_dims(dims, rank);
+    hyp_attr shape = hyp_attr_of_dims(dims, rank);
     bool same = have.rank == rank && (rank == 0 || memcmp(have.dims, dims, (size_t)rank * sizeof *dims) == 0);
     return same ? v : hyp_build_node(b, HYP_OP_reshape, &shape, v);
 }
@@ -111,7 +111,7 @@ hyp_value_id hyp_build_reshape(hyp_builder *b, hyp_value_id v, int32_t rank, con
 hyp_value_id hyp_build_transpose(hyp_builder *b, hyp_value_id v, const hyp_dim *perm)
 {
     int32_t rank = hyp_build_type(b, v).rank;
-    hyp_attr attr = hyp_attr_dims(perm, rank);
+    hyp_attr attr = hyp_attr_of_dims(perm, rank);
     bool same = true;
     for (int32_t i = 0; i < rank; i++) same &= perm[i] == i;
     return same ? v : hyp_build_node(b, HYP_OP_transpose, &attr, v);
@@ -137,8 +137,8 @@ hyp_value_id hyp_build_head(hyp_builder *b, hyp_value_id v, const hyp_dim *dims)
     hyp_dim zeros[HYP_MAX_RANK] = {0}, ones[HYP_MAX_RANK];
     for (int32_t i = 0; i < HYP_MAX_RANK; i++) ones[i] = 1;
     if (memcmp(have.dims, dims, (size_t)have.rank * sizeof *dims) == 0) return v;
-    const hyp_attr attrs[] = {hyp_attr_dims(zeros, have.rank), hyp_attr_dims(dims, have.rank),
-                              hyp_attr_dims(ones, have.rank)};
+    const hyp_attr attrs[] = {hyp_attr_of_dims(zeros, have.rank), hyp_attr_of_dims(dims, have.rank),
+                              hyp_attr_of_dims(ones, have.rank)};
     return hyp_build_node(b, HYP_OP_slice, attrs, v);
 }
 
@@ -149,13 +149,13 @@ hyp_value_id hyp_build_pad(hyp_builder *b, hyp_value_id v, int32_t axis, hyp_dim
     if (before == 0 && after == 0) return v;
     in_front[axis] = before;
     behind[axis] = after;
-    const hyp_attr attrs[] = {hyp_attr_dims(in_front, have.rank), hyp_attr_dims(behind, have.rank)};
+    const hyp_attr attrs[] = {hyp_attr_of_dims(in_front, have.rank), hyp_attr_of_dims(behind, have.rank)};
     return hyp_build_node(b, HYP_OP_pad, attrs, v, hyp_build_scalar(b, have.dtype, 0));
 }
 
 hyp_value_id hyp_build_sum(hyp_builder *b, hyp_value_id v, const hyp_dim *axes, int32_t count, bool keep)
 {
-    const hyp_attr attrs[] = {hyp_attr_dims(axes, count), hyp_attr_int(keep)};
+    const hyp_attr attrs[] = {hyp_attr_of_dims(axes, count), hyp_attr_of_int(keep)};
     return count ? hyp_build_node(b, HYP_OP_reduce_sum, attrs, v) : v;
 }
 
@@ -169,7 +169,7 @@ hyp_value_id hyp_build_fit(hyp_builder *b, hyp_value_id v, const hyp_type *to)
     v = hyp_build_sum(b, v, axes, count, count > more);
     if (more > 0) v = hyp_build_reshape(b, v, to->rank, hyp_build_type(b, v).dims + (count > more ? more : 0));
     have = hyp_build_type(b, v);
-    hyp_attr shape = hyp_attr_dims(to->dims, to->rank);
+    hyp_attr shape = hyp_attr_of_dims(to->dims, to->rank);
     bool same = have.rank == to->rank && memcmp(have.dims, to->dims, (size_t)to->rank * sizeof *to->dims) == 0;
     if (!same) v = hyp_build_node(b, HYP_OP_expand, &shape, v);
     return hyp_build_cast(b, v, to->dtype);

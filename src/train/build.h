@@ -22,16 +22,6 @@ void hyp_builder_dispose(hyp_builder *b);
 void hyp_build_note(hyp_builder *b, hyp_status status);
 static inline bool hyp_build_ok(const hyp_builder *b) { return b->status == HYP_OK; }
 
-/* ---- attributes ------------------------------------------------------------------------------------- */
-
-static inline hyp_attr hyp_attr_int(int64_t i) { return (hyp_attr){.kind = HYP_ATTR_INT, .i = i}; }
-static inline hyp_attr hyp_attr_float(double f) { return (hyp_attr){.kind = HYP_ATTR_FLOAT, .f = f}; }
-static inline hyp_attr hyp_attr_sym(const char *sym) { return (hyp_attr){.kind = HYP_ATTR_SYM, .sym = sym}; }
-static inline hyp_attr hyp_attr_dims(const hyp_dim *dims, int32_t count)
-{
-    return (hyp_attr){.kind = HYP_ATTR_DIMS, .count = (uint32_t)count, .dims = dims};
-}
-
 /* ---- sizes ------------------------------------------------------------------------------------------ */
 
 hyp_dim hyp_build_add(hyp_builder *b, hyp_dim x, hyp_dim y);

@@ -133,7 +133,7 @@ static hyp_attr read_attr(hyp_scope *s, const hyp_sexpr *value, hyp_attr_kind ki
             hyp_build_note(s->b, hyp_fail_memory(s->b->diag, sizeof *list));
         else
             *list = out.i;
-        out = hyp_attr_dims(list, list ? 1 : 0);
+        out = hyp_attr_of_dims(list, list ? 1 : 0);
     }
     return out;
 }

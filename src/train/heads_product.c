@@ -33,7 +33,7 @@ static product read_product(hyp_scope *s, hyp_value_id g)
 
 static hyp_value_id multiply(hyp_scope *s, hyp_value_id a, bool trans_a, hyp_value_id b, bool trans_b)
 {
-    const hyp_attr attrs[] = {hyp_attr_int(trans_a), hyp_attr_int(trans_b), s->node.attrs[2]};
+    const hyp_attr attrs[] = {hyp_attr_of_int(trans_a), hyp_attr_of_int(trans_b), s->node.attrs[2]};
     return hyp_build_node(s->b, HYP_OP_matmul, attrs, a, b);
 }
 

@@ -85,7 +85,7 @@ hyp_value_id hyp_head_inner_mean(hyp_scope *s, const hyp_value_id *args)
     int32_t rank = hyp_build_type(s->b, args[0]).rank, first = hyp_scope_axis(s, 0, rank);
     hyp_dim axes[HYP_MAX_RANK];
     for (int32_t i = first; i < rank; i++) axes[i - first] = i;
-    const hyp_attr attrs[] = {hyp_attr_dims(axes, rank - first), hyp_attr_int(1)};
+    const hyp_attr attrs[] = {hyp_attr_of_dims(axes, rank - first), hyp_attr_of_int(1)};
     return hyp_build_node(s->b, HYP_OP_reduce_mean, attrs, args[0]);
 }
 
@@ -112,8 +112,8 @@ hyp_value_id hyp_head_others(hyp_scope *s, const hyp_value_id *args)
     flat.rank = kept + 1;
     flat.dims[kept] = hyp_build_count(b, &moved, kept, x.rank);
     hyp_value_id v = hyp_build_reshape(b, hyp_build_transpose(b, args[0], perm), flat.rank, flat.dims);
-    const hyp_attr before[] = {hyp_attr_int(kept), hyp_attr_int(1), hyp_attr_int(0)};
-    const hyp_attr behind[] = {hyp_attr_int(kept), hyp_attr_int(1), hyp_attr_int(1)};
+    const hyp_attr before[] = {hyp_attr_of_int(kept), hyp_attr_of_int(1), hyp_attr_of_int(0)};
+    const hyp_attr behind[] = {hyp_attr_of_int(kept), hyp_attr_of_int(1), hyp_attr_of_int(1)};
     v = hyp_build_node(b, HYP_OP_mul, NULL, hyp_build_node(b, HYP_OP_cumprod, before, v),
                        hyp_build_node(b, HYP_OP_cumprod, behind, v));
     return hyp_build_transpose(b, hyp_build_reshape(b, v, x.rank, moved.dims), back);
@@ -139,8 +139,8 @@ hyp_value_id hyp_head_part(hyp_scope *s, const hyp_value_id *args)
     for (uint32_t i = 0; i < s->input; i++) starts[axis] = hyp_build_add(b, starts[axis], input_type(s, i).dims[axis]);
     for (int32_t i = 0; i < HYP_MAX_RANK; i++) steps[i] = 1;
     if (s->node.input_count == 1) return args[0];
-    const hyp_attr attrs[] = {hyp_attr_dims(starts, g.rank), hyp_attr_dims(part.dims, g.rank),
-                              hyp_attr_dims(steps, g.rank)};
+    const hyp_attr attrs[] = {hyp_attr_of_dims(starts, g.rank), hyp_attr_of_dims(part.dims, g.rank),
+                              hyp_attr_of_dims(steps, g.rank)};
     return hyp_build_node(b, HYP_OP_slice, attrs, args[0]);
 }
 
@@ -195,8 +195,8 @@ hyp_value_id hyp_head_unslice(hyp_scope *s, const hyp_value_id *args)
         backward |= steps[i] < 0;
     }
     if (backward && hyp_build_ok(b)) {
-        const hyp_attr attrs[] = {hyp_attr_dims(from, x.rank), hyp_attr_dims(sizes, x.rank),
-                                  hyp_attr_dims(step, x.rank)};
+        const hyp_attr attrs[] = {hyp_attr_of_dims(from, x.rank), hyp_attr_of_dims(sizes, x.rank),
+                                  hyp_attr_of_dims(step, x.rank)};
         v = hyp_build_node(b, HYP_OP_slice, attrs, v);
     }
     for (int32_t i = 0; i < x.rank; i++) {
@@ -213,7 +213,7 @@ hyp_value_id hyp_head_unpad(hyp_scope *s, const hyp_value_id *args)
     hyp_type x = input_type(s, 0);
     hyp_dim ones[HYP_MAX_RANK];
     for (int32_t i = 0; i < HYP_MAX_RANK; i++) ones[i] = 1;
-    const hyp_attr attrs[] = {s->node.attrs[0], hyp_attr_dims(x.dims, x.rank), hyp_attr_dims(ones, x.rank)};
+    const hyp_attr attrs[] = {s->node.attrs[0], hyp_attr_of_dims(x.dims, x.rank), hyp_attr_of_dims(ones, x.rank)};
     return hyp_build_node(s->b, HYP_OP_slice, attrs, args[0]);
 }
 
@@ -222,7 +222,7 @@ static hyp_value_id scatter_rows(hyp_builder *b, hyp_value_id g, hyp_value_id in
 {
     hyp_type t = hyp_build_type(b, g);
     const hyp_dim column[] = {n, 1};
-    hyp_attr add = hyp_attr_sym("add");
+    hyp_attr add = hyp_attr_of_sym("add");
     t.dims[0] = size;
     return hyp_build_node(b, HYP_OP_scatter_nd, &add, hyp_build_full(b, &t, 0),
                           hyp_build_reshape(b, indices, 2, column), g);
@@ -276,11 +276,11 @@ static hyp_value_id resize_matrix(hyp_scope *s, int32_t axis, hyp_dim from, hyp_
     const hyp_dim sizes[] = {to, from};
     hyp_attr attrs[HYP_MAX_ATTRS];
     memcpy(attrs, s->node.attrs, hyp_op_get(HYP_OP_resize)->attr_count * sizeof *attrs);
-    attrs[0] = hyp_attr_dims(sizes, 2);
+    attrs[0] = hyp_attr_of_dims(sizes, 2);
     if (scales != HYP_NO_VALUE && hyp_build_ok(b)) {
         const hyp_dim start[] = {axis}, one[] = {1};
-        const hyp_attr slice[] = {hyp_attr_dims(start, 1), hyp_attr_dims(one, 1), hyp_attr_dims(one, 1)};
-        hyp_attr first = hyp_attr_int(0);
+        const hyp_attr slice[] = {hyp_attr_of_dims(start, 1), hyp_attr_of_dims(one, 1), hyp_attr_of_dims(one, 1)};
+        hyp_attr first = hyp_attr_of_int(0);
         hyp_type pair = {.dtype = hyp_build_type(b, scales).dtype, .rank = 1, .dims = {1}};
         hyp_value_id same = hyp_build_full(b, &pair, 1);
         scales = hyp_build_node(b, HYP_OP_concat, &first, hyp_build_node(b, HYP_OP_slice, slice, scales), same);
@@ -326,7 +326,7 @@ hyp_value_id hyp_head_unresize(hyp_scope *s, const hyp_value_id *args)
         }
         /* [outer to inner] -> [outer from inner] */
         hyp_type t = hyp_build_type(b, v);
-        const hyp_attr attrs[] = {hyp_attr_int(1), hyp_attr_int(0), hyp_attr_float(1)};
+        const hyp_attr attrs[] = {hyp_attr_of_int(1), hyp_attr_of_int(0), hyp_attr_of_float(1)};
         const hyp_dim parts[] = {hyp_build_count(b, &t, 0, i), to, hyp_build_count(b, &t, i + 1, t.rank)};
         v = hyp_build_node(b, HYP_OP_matmul, attrs, matrix, hyp_build_reshape(b, v, 3, parts));
         t.dims[i] = from;

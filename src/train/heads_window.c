@@ -45,15 +45,15 @@ hyp_value_id hyp_head_conv_data(hyp_scope *s, const hyp_value_id *args)
     hyp_dim more[HYP_MAX_RANK];
     for (int32_t i = 0; i < w.n; i++) more[i] = hyp_build_sub(b, w.x.dims[2 + i], reach(b, &w, w.y.dims[2 + i], i));
     const hyp_attr attrs[] = {s->node.attrs[0], s->node.attrs[1], s->node.attrs[2], s->node.attrs[3],
-                              hyp_attr_dims(more, w.n)};
+                              hyp_attr_of_dims(more, w.n)};
     return hyp_build_node(b, HYP_OP_conv_transpose, attrs, args[0], s->node.inputs[1]);
 }
 
 static hyp_value_id convolve(hyp_scope *s, hyp_value_id x, hyp_value_id weights, const hyp_attr *strides,
                              const hyp_attr *pads, const hyp_attr *dilations, int64_t group)
 {
-    const hyp_attr attrs[] = {*strides,           *pads, *dilations, hyp_attr_int(group), hyp_attr_sym("none"),
-                              hyp_attr_float(0.0)};
+    const hyp_attr attrs[] = {
+        *strides, *pads, *dilations, hyp_attr_of_int(group), hyp_attr_of_sym("none"), hyp_attr_of_float(0.0)};
     return hyp_build_node(s->b, HYP_OP_conv, attrs, x, weights);
 }
 
@@ -150,7 +150,7 @@ static hyp_value_id padded(hyp_builder *b, const window *w, hyp_value_id x, cons
         behind[2 + i] = pads[w->n + i];
         any |= pads[i] != 0 || pads[w->n + i] != 0;
     }
-    const hyp_attr attrs[] = {hyp_attr_dims(before, w->x.rank), hyp_attr_dims(behind, w->x.rank)};
+    const hyp_attr attrs[] = {hyp_attr_of_dims(before, w->x.rank), hyp_attr_of_dims(behind, w->x.rank)};
     return any ? hyp_build_node(b, HYP_OP_pad, attrs, x, hyp_build_scalar(b, w->x.dtype, -(double)INFINITY)) : x;
 }
 
@@ -162,8 +162,8 @@ static hyp_value_id taps_of(hyp_scope *s, const window *w, const hyp_dim *pads, 
     hyp_value_id x = padded(b, w, s->node.inputs[0], pads), taps = hyp_build_scalar(b, w->x.dtype, (double)count);
     hyp_dim starts[HYP_MAX_RANK] = {0}, steps[HYP_MAX_RANK] = {1, 1};
     memcpy(steps + 2, w->strides, (size_t)w->n * sizeof *steps);
-    const hyp_attr attrs[] = {hyp_attr_dims(starts, w->x.rank), hyp_attr_dims(w->y.dims, w->x.rank),
-                              hyp_attr_dims(steps, w->x.rank)};
+    const hyp_attr attrs[] = {hyp_attr_of_dims(starts, w->x.rank), hyp_attr_of_dims(w->y.dims, w->x.rank),
+                              hyp_attr_of_dims(steps, w->x.rank)};
     for (int64_t tap = count; tap-- > 0;) {
         int64_t rest = tap;
         for (int32_t i = w->n; i-- > 0; rest /= w->kernel[i]) starts[2 + i] = rest % w->kernel[i] * w->dilations[i];
@@ -226,8 +226,8 @@ static hyp_value_id add_up(hyp_scope *s, const window *w, const hyp_dim *pads, c
     hyp_type images = w->y;
     images.dims[0] = hyp_build_count(b, &w->y, 0, 2);
     images.dims[1] = 1;
-    const hyp_attr attrs[] = {s->node.attrs[1], hyp_attr_dims(pads, 2 * w->n), s->node.attrs[3], hyp_attr_int(1),
-                              hyp_attr_dims(more, w->n)};
+    const hyp_attr attrs[] = {s->node.attrs[1], hyp_attr_of_dims(pads, 2 * w->n), s->node.attrs[3], hyp_attr_of_int(1),
+                              hyp_attr_of_dims(more, w->n)};
     hyp_value_id v = under_taps(b, &images, taps, g, w->n + 1, kernel);
     v = hyp_build_node(b, HYP_OP_conv_transpose, attrs, v, weights);
     return hyp_build_reshape(b, v, w->x.rank, w->x.dims);
@@ -237,9 +237,9 @@ static hyp_value_id add_up(hyp_scope *s, const window *w, const hyp_dim *pads, c
 static hyp_value_id scatter_places(hyp_scope *s, const window *w, hyp_value_id g)
 {
     hyp_builder *b = s->b;
-    hyp_attr attrs[HYP_MAX_ATTRS], add = hyp_attr_sym("add");
+    hyp_attr attrs[HYP_MAX_ATTRS], add = hyp_attr_of_sym("add");
     memcpy(attrs, s->node.attrs, hyp_op_get(s->node.op)->attr_count * sizeof *attrs);
-    attrs[5] = hyp_attr_int(0); /* counted by rows */
+    attrs[5] = hyp_attr_of_int(0); /* counted by rows */
     hyp_value_id places = hyp_build_output(b, HYP_OP_max_pool_places, attrs, s->node.inputs, 1, 2, 1);
     hyp_dim n = hyp_build_count(b, &w->y, 0, w->y.rank), column[] = {n, 1};
     hyp_type flat = {.dtype = w->x.dtype, .rank = 1, .dims = {hyp_build_count(b, &w->x, 0, w->x.rank)}};
@@ -296,7 +296,7 @@ static hyp_value_id repeat(hyp_builder *b, const window *w, hyp_value_id v)
         one.dims[one.rank++] = 1;
         all.dims[all.rank++] = w->kernel[i];
     }
-    hyp_attr shape = hyp_attr_dims(all.dims, all.rank);
+    hyp_attr shape = hyp_attr_of_dims(all.dims, all.rank);
     v = hyp_build_node(b, HYP_OP_expand, &shape, hyp_build_reshape(b, v, one.rank, one.dims));
     return hyp_build_reshape(b, v, w->x.rank, w->x.dims);
 }
@@ -319,7 +319,7 @@ static hyp_value_id window_counts(hyp_scope *s, const window *w, const hyp_dim *
         inner[w->n + i] = with_pads ? hyp_build_sub(b, pads[w->n + i], after) : pads[w->n + i];
     }
     if (equal && hyp_dim_is_const(kernel)) return hyp_build_scalar(b, w->x.dtype, (double)kernel);
-    hyp_attr within = hyp_attr_dims(inner, 2 * w->n);
+    hyp_attr within = hyp_attr_of_dims(inner, 2 * w->n);
     return convolve(s, hyp_build_full(b, &ones, 1), taps, &s->node.attrs[1], &within, &s->node.attrs[3], 1);
 }
 
@@ -334,8 +334,8 @@ hyp_value_id hyp_head_average_pool_back(hyp_scope *s, const hyp_value_id *args)
     hyp_value_id taps = hyp_build_full(b, &kernel, 1);
     hyp_value_id v = hyp_build_node(b, HYP_OP_div, NULL, args[0], window_counts(s, &w, pads, taps));
     if (is_tiling(b, &w)) return repeat(b, &w, v);
-    const hyp_attr attrs[] = {s->node.attrs[1], hyp_attr_dims(pads, 2 * w.n), s->node.attrs[3], hyp_attr_int(1),
-                              hyp_attr_dims(more, w.n)};
+    const hyp_attr attrs[] = {s->node.attrs[1], hyp_attr_of_dims(pads, 2 * w.n), s->node.attrs[3], hyp_attr_of_int(1),
+                              hyp_attr_of_dims(more, w.n)};
     v = hyp_build_node(b, HYP_OP_conv_transpose, attrs, channels_as_images(b, v), taps);
     return hyp_build_reshape(b, v, w.x.rank, w.x.dims);
 }
@@ -350,8 +350,8 @@ static hyp_value_id slide(hyp_scope *s, hyp_value_id v, int64_t before)
     int64_t size = s->node.attrs[0].i;
     const hyp_dim image[] = {t.dims[0], 1, t.dims[1], hyp_build_count(b, &t, 2, t.rank)}, kernel[] = {size, 1},
                   ones[] = {1, 1}, pads[] = {before, 0, size - 1 - before, 0};
-    const hyp_attr attrs[] = {hyp_attr_dims(kernel, 2), hyp_attr_dims(ones, 2), hyp_attr_dims(pads, 4),
-                              hyp_attr_dims(ones, 2),   hyp_attr_int(0),        hyp_attr_int(1)};
+    const hyp_attr attrs[] = {hyp_attr_of_dims(kernel, 2), hyp_attr_of_dims(ones, 2), hyp_attr_of_dims(pads, 4),
+                              hyp_attr_of_dims(ones, 2),   hyp_attr_of_int(0),        hyp_attr_of_int(1)};
     v = hyp_build_node(b, HYP_OP_average_pool, attrs, hyp_build_reshape(b, v, 4, image));
     return hyp_build_reshape(b, v, t.rank, t.dims);
 }

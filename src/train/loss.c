@@ -84,7 +84,7 @@ hyp_status hyp_loss_input(hyp_loss_kind kind, const hyp_graph *g, const hyp_trai
 static hyp_value_id reduce_all(hyp_builder *b, hyp_op op, hyp_value_id v)
 {
     const hyp_dim axes[] = {0, 1, 2, 3, 4, 5, 6, 7};
-    const hyp_attr attrs[] = {hyp_attr_dims(axes, hyp_build_type(b, v).rank), hyp_attr_int(0)};
+    const hyp_attr attrs[] = {hyp_attr_of_dims(axes, hyp_build_type(b, v).rank), hyp_attr_of_int(0)};
     return attrs[0].count ? hyp_build_node(b, op, attrs, v) : v;
 }
 
@@ -163,7 +163,8 @@ static void build_cross_entropy(hyp_builder *b, const hyp_train_options *o, hyp_
     double smoothing = o->label_smoothing, sum = 0, classes = (double)x.dims[axis];
     hyp_value_id weights = class_weights(b, o, &x, &sum), numbers = class_numbers(b, &x);
     hyp_type column = hyp_build_type(b, numbers);
-    hyp_attr softmax = hyp_attr_int(axis), keep[] = {hyp_attr_dims((const hyp_dim[]){axis}, 1), hyp_attr_int(1)};
+    hyp_attr softmax = hyp_attr_of_int(axis),
+             keep[] = {hyp_attr_of_dims((const hyp_dim[]){axis}, 1), hyp_attr_of_int(1)};
 #define SUM(text) hyp_build_node(b, HYP_OP_reduce_sum, keep, hyp_form_text(s, text))
     name_labels(b, o, s, &x, weights);
     hyp_scope_name(s, "w", hyp_build_reshape(b, weights, column.rank, column.dims));

@@ -277,7 +277,7 @@ typedef struct bucket {
 static void close_bucket(step *s, bucket *b)
 {
     hyp_value_id values[HYP_ALL_REDUCE_MOST], means[HYP_ALL_REDUCE_MOST];
-    const hyp_attr mean = hyp_attr_sym("mean");
+    const hyp_attr mean = hyp_attr_of_sym("mean");
     for (uint32_t i = 0; i < b->count; i++) values[i] = *b->at[i];
     if (b->count && hyp_build_ok(&s->b))
         hyp_build_note(&s->b, hyp_graph_add_node(s->out, HYP_OP_all_reduce, values, b->count, &mean, NULL, means, b->count,
