@@ -21,6 +21,11 @@ void hyp_scope_name(hyp_scope *s, const char *name, hyp_value_id value)
     push_name(s, (hyp_form_name){.name = name, .length = strlen(name), .value = value});
 }
 
+void hyp_scope_name_number(hyp_scope *s, const char *name, double value)
+{
+    hyp_scope_name(s, name, hyp_build_scalar(s->b, s->numbers, value));
+}
+
 /* The name that was given last counts. */
 static const hyp_form_name *find_name(const hyp_scope *s, const char *name)
 {

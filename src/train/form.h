@@ -33,6 +33,8 @@ typedef struct hyp_scope {
 
 void hyp_scope_dispose(hyp_scope *s);
 void hyp_scope_name(hyp_scope *s, const char *name, hyp_value_id value);
+/* Names a constant in the type of the scope's numbers. */
+void hyp_scope_name_number(hyp_scope *s, const char *name, double value);
 /* The value of a name, HYP_NO_VALUE for one that is absent or unknown. */
 hyp_value_id hyp_scope_find(hyp_scope *s, const char *name);
 

@@ -129,11 +129,6 @@ static hyp_value_id class_weights(hyp_builder *b, const hyp_train_options *o, co
     return hyp_build_cast(b, out, x->dtype);
 }
 
-static void name_number(hyp_scope *s, const char *name, double value)
-{
-    hyp_scope_name(s, name, hyp_build_scalar(s->b, s->numbers, value));
-}
-
 /* Names of what a row of logits has: its label t, whether that is ignored, and its weight k, 0 where it is. A label
  * that is no class is an error of the run: of the gather. */
 static void name_labels(hyp_builder *b, const hyp_train_options *o, hyp_scope *s, const hyp_type *x, hyp_value_id table)
@@ -169,10 +164,10 @@ static void build_cross_entropy(hyp_builder *b, const hyp_train_options *o, hyp_
     name_labels(b, o, s, &x, weights);
     hyp_scope_name(s, "w", hyp_build_reshape(b, weights, column.rank, column.dims));
     hyp_scope_name(s, "c", numbers);
-    name_number(s, "kept", 1 - smoothing);
-    name_number(s, "spread", smoothing / classes);
-    name_number(s, "spread-sum", smoothing / classes * sum);
-    name_number(s, "scale", scale);
+    hyp_scope_name_number(s, "kept", 1 - smoothing);
+    hyp_scope_name_number(s, "spread", smoothing / classes);
+    hyp_scope_name_number(s, "spread-sum", smoothing / classes * sum);
+    hyp_scope_name_number(s, "scale", scale);
     hyp_scope_name(s, "p", hyp_build_node(b, HYP_OP_softmax, &softmax, hyp_scope_find(s, "x")));
     hyp_scope_name(s, "is", hyp_form_text(s, "(equal (like c t) c)"));
     hyp_scope_name(s, "z", hyp_build_node(b, HYP_OP_sub, NULL, hyp_scope_find(s, "x"), SUM("(where is x 0)")));

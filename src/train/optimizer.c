@@ -120,11 +120,6 @@ static hyp_value_id add_state(hyp_optimizer *opt, const char *of, const char *na
     return out;
 }
 
-static void name_number(hyp_scope *s, const char *name, double value)
-{
-    hyp_scope_name(s, name, hyp_build_scalar(s->b, s->numbers, value));
-}
-
 static double weight_decay(const hyp_optimizer *opt)
 {
     double given = opt->o->weight_decay;
@@ -142,9 +137,9 @@ static void add_step_scalars(hyp_optimizer *opt)
     push_update(opt, step, next);
     hyp_scope_name(&s, "t", hyp_build_cast(b, next, HYP_F64));
     hyp_scope_name(&s, "lr", hyp_build_cast(b, opt->rate, HYP_F64));
-    name_number(&s, "beta1", opt->o->beta1);
-    name_number(&s, "beta2", opt->o->beta2);
-    name_number(&s, "decay", weight_decay(opt));
+    hyp_scope_name_number(&s, "beta1", opt->o->beta1);
+    hyp_scope_name_number(&s, "beta2", opt->o->beta2);
+    hyp_scope_name_number(&s, "decay", weight_decay(opt));
     opt->step_size = hyp_form_text(&s, "(div lr (sub 1 (pow beta1 t)))");
     opt->root = hyp_form_text(&s, "(sqrt (sub 1 (pow beta2 t)))");
     opt->decay = hyp_form_text(&s, "(sub 1 (mul lr decay))");
@@ -155,7 +150,7 @@ static void update_sgd(hyp_optimizer *opt, hyp_scope *s, const hyp_parameter *p,
 {
     bool momentum = opt->o->momentum != 0;
     hyp_scope_name(s, "lr", hyp_build_cast(s->b, opt->rate, s->numbers));
-    name_number(s, "momentum", opt->o->momentum);
+    hyp_scope_name_number(s, "momentum", opt->o->momentum);
     hyp_scope_name(s, "d", hyp_form_text(s, weight_decay(opt) != 0 ? "(add g (mul decay p))" : "g"));
     if (momentum) {
         hyp_value_id before = add_state(opt, p->name, "momentum", state);
@@ -179,10 +174,10 @@ static void update_adam(hyp_optimizer *opt, hyp_scope *s, const hyp_parameter *p
     hyp_scope_name(s, "step-size", hyp_build_cast(s->b, opt->step_size, s->numbers));
     hyp_scope_name(s, "root", hyp_build_cast(s->b, opt->root, s->numbers));
     hyp_scope_name(s, "keep", hyp_build_cast(s->b, opt->decay, s->numbers));
-    name_number(s, "beta2", opt->o->beta2);
-    name_number(s, "rest1", 1 - opt->o->beta1);
-    name_number(s, "rest2", 1 - opt->o->beta2);
-    name_number(s, "epsilon", opt->o->epsilon);
+    hyp_scope_name_number(s, "beta2", opt->o->beta2);
+    hyp_scope_name_number(s, "rest1", 1 - opt->o->beta1);
+    hyp_scope_name_number(s, "rest2", 1 - opt->o->beta2);
+    hyp_scope_name_number(s, "epsilon", opt->o->epsilon);
     hyp_scope_name(s, "d", hyp_form_text(s, decays && !decoupled ? "(add g (mul decay p))" : "g"));
     hyp_scope_name(s, "q", hyp_form_text(s, decays && decoupled ? "(mul p keep)" : "p"));
     hyp_value_id new_m = hyp_form_text(s, "(add m (mul rest1 (sub d m)))");
@@ -209,7 +204,7 @@ void hyp_optimizer_update(hyp_optimizer *opt, const hyp_parameter *parameters, s
         hyp_scope s = {.b = b, .numbers = state.dtype};
         hyp_scope_name(&s, "p", hyp_build_cast(b, p->before, state.dtype));
         hyp_scope_name(&s, "g", p->gradient);
-        name_number(&s, "decay", weight_decay(opt));
+        hyp_scope_name_number(&s, "decay", weight_decay(opt));
         if (adam) update_adam(opt, &s, p, &state);
         if (opt->kind == HYP_OPTIMIZER_SGD) update_sgd(opt, &s, p, &state);
         if (opt->kind != HYP_OPTIMIZER_NONE) after = hyp_build_cast(b, hyp_scope_find(&s, "new"), type.dtype);
