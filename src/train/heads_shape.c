@@ -33,8 +33,7 @@ hyp_value_id hyp_head_like(hyp_scope *s, const hyp_value_id *args)
 
 hyp_value_id hyp_head_wide(hyp_scope *s, const hyp_value_id *args)
 {
-    hyp_dtype have = hyp_build_type(s->b, args[0]).dtype;
-    return hyp_build_cast(s->b, args[0], have == HYP_F64 ? have : HYP_F32);
+    return hyp_build_cast(s->b, args[0], hyp_build_wide(hyp_build_type(s->b, args[0]).dtype));
 }
 
 hyp_value_id hyp_head_rows(hyp_scope *s, const hyp_value_id *args)

@@ -192,7 +192,7 @@ void hyp_loss_build(hyp_builder *b, hyp_loss_kind kind, const hyp_train_options 
                     double scale, hyp_value_id *out_loss, hyp_value_id *out_gradient)
 {
     hyp_type type = hyp_build_type(b, x);
-    hyp_dtype wide = type.dtype == HYP_F64 ? HYP_F64 : HYP_F32;
+    hyp_dtype wide = hyp_build_wide(type.dtype);
     hyp_scope s = {.b = b, .numbers = wide};
     hyp_scope_name(&s, "x", hyp_build_cast(b, x, wide));
     hyp_scope_name(&s, kind == HYP_LOSS_CROSS_ENTROPY ? "labels" : "t",

@@ -53,11 +53,6 @@ hyp_status hyp_optimizer_find(const hyp_train_options *o, hyp_optimizer_kind *ou
 
 /* ---- gradients -------------------------------------------------------------------------------------- */
 
-static hyp_dtype wide_of(const hyp_builder *b, hyp_value_id v)
-{
-    return hyp_build_type(b, v).dtype == HYP_F64 ? HYP_F64 : HYP_F32;
-}
-
 static hyp_value_id scaled(hyp_builder *b, hyp_value_id v, hyp_value_id factor)
 {
     return hyp_build_node(b, HYP_OP_mul, NULL, v, hyp_build_cast(b, factor, hyp_build_type(b, v).dtype));
@@ -85,7 +80,7 @@ void hyp_optimizer_prepare(hyp_optimizer *opt, hyp_parameter *parameters, size_t
     opt->norm = opt->finite = opt->clip = HYP_NO_VALUE;
     for (size_t i = 0; i < count; i++) { /* in 32 bits at least from here on */
         hyp_value_id *g = &parameters[i].gradient;
-        *g = hyp_build_cast(b, *g, wide_of(b, *g));
+        *g = hyp_build_cast(b, *g, hyp_build_wide(hyp_build_type(b, *g).dtype));
         if (o->loss_scale != 0) *g = scaled(b, *g, hyp_build_scalar(b, hyp_build_type(b, *g).dtype, 1 / o->loss_scale));
     }
     if (o->clip_norm != 0 || o->loss_scale != 0) opt->norm = norm_of(b, parameters, count);
@@ -200,7 +195,7 @@ void hyp_optimizer_update(hyp_optimizer *opt, const hyp_parameter *parameters, s
         const hyp_parameter *p = &parameters[i];
         hyp_type type = hyp_build_type(b, p->before), state = type;
         hyp_value_id after = p->before;
-        state.dtype = wide_of(b, p->before);
+        state.dtype = hyp_build_wide(type.dtype);
         hyp_scope s = {.b = b, .numbers = state.dtype};
         hyp_scope_name(&s, "p", hyp_build_cast(b, p->before, state.dtype));
         hyp_scope_name(&s, "g", p->gradient);
