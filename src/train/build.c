@@ -159,6 +159,13 @@ hyp_value_id hyp_build_sum(hyp_builder *b, hyp_value_id v, const hyp_dim *axes, 
     return count ? hyp_build_node(b, HYP_OP_reduce_sum, attrs, v) : v;
 }
 
+hyp_value_id hyp_build_reduce_all(hyp_builder *b, hyp_op op, hyp_value_id v)
+{
+    const hyp_dim axes[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    const hyp_attr attrs[] = {hyp_attr_of_dims(axes, hyp_build_type(b, v).rank), hyp_attr_of_int(0)};
+    return attrs[0].count ? hyp_build_node(b, op, attrs, v) : v;
+}
+
 hyp_value_id hyp_build_fit(hyp_builder *b, hyp_value_id v, const hyp_type *to)
 {
     hyp_type have = hyp_build_type(b, v);

@@ -63,6 +63,8 @@ hyp_value_id hyp_build_head(hyp_builder *b, hyp_value_id v, const hyp_dim *dims)
 /* `before` zeros in front of axis `axis`, `after` behind it. */
 hyp_value_id hyp_build_pad(hyp_builder *b, hyp_value_id v, int32_t axis, hyp_dim before, hyp_dim after);
 hyp_value_id hyp_build_sum(hyp_builder *b, hyp_value_id v, const hyp_dim *axes, int32_t count, bool keep);
+/* reduce-sum or reduce-mean over all axes, of which none is kept. */
+hyp_value_id hyp_build_reduce_all(hyp_builder *b, hyp_op op, hyp_value_id v);
 /* v summed over the axes along which a tensor of type `to` was broadcast to it, repeated along those that `to` has more
  * of, and of its element type. */
 hyp_value_id hyp_build_fit(hyp_builder *b, hyp_value_id v, const hyp_type *to);

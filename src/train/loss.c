@@ -80,14 +80,6 @@ hyp_status hyp_loss_input(hyp_loss_kind kind, const hyp_graph *g, const hyp_trai
 
 /* ---- terms ------------------------------------------------------------------------------------------ */
 
-/* reduce-sum or reduce-mean over all axes. */
-static hyp_value_id reduce_all(hyp_builder *b, hyp_op op, hyp_value_id v)
-{
-    const hyp_dim axes[] = {0, 1, 2, 3, 4, 5, 6, 7};
-    const hyp_attr attrs[] = {hyp_attr_of_dims(axes, hyp_build_type(b, v).rank), hyp_attr_of_int(0)};
-    return attrs[0].count ? hyp_build_node(b, op, attrs, v) : v;
-}
-
 /* The mean of a term over all elements, and the gradient of that mean: `factor` / count times a term. Both of x and t.
  */
 static void build_mean(hyp_scope *s, const char *each, const char *slope, double factor, hyp_value_id *out_loss,
@@ -96,7 +88,7 @@ static void build_mean(hyp_scope *s, const char *each, const char *slope, double
     hyp_builder *b = s->b;
     hyp_value_id v = hyp_form_text(s, each), scalar = hyp_build_scalar(b, s->numbers, factor);
     hyp_value_id count = hyp_build_ok(b) ? hyp_head_ratio(s, (const hyp_value_id[]){v, scalar}) : HYP_NO_VALUE;
-    *out_loss = reduce_all(b, HYP_OP_reduce_mean, v);
+    *out_loss = hyp_build_reduce_all(b, HYP_OP_reduce_mean, v);
     *out_gradient = hyp_build_node(b, HYP_OP_mul, NULL, hyp_form_text(s, slope),
                                    hyp_build_node(b, HYP_OP_div, NULL, scalar, count));
 }
@@ -143,7 +135,7 @@ static void name_labels(hyp_builder *b, const hyp_train_options *o, hyp_scope *s
     hyp_scope_name(s, "ignored", hyp_form_text(s, "(equal t none-of-them)"));
     hyp_scope_name(s, "class", hyp_form_text(s, "(where ignored first (where (less t first) beyond t))"));
     hyp_scope_name(s, "k", hyp_form_text(s, "(where ignored 0 (gather table class))"));
-    hyp_scope_name(s, "n", reduce_all(b, HYP_OP_reduce_sum, hyp_scope_find(s, "k")));
+    hyp_scope_name(s, "n", hyp_build_reduce_all(b, HYP_OP_reduce_sum, hyp_scope_find(s, "k")));
 }
 
 /* With p = softmax(x) and z = x - x[label], m = sum p z is nowhere above the largest z and by no more than log C below
@@ -183,7 +175,7 @@ static void build_cross_entropy(hyp_builder *b, const hyp_train_options *o, hyp_
     }
 #undef SUM
     hyp_scope_name(s, "each", hyp_form_text(s, each));
-    *out_loss = reduce_all(b, HYP_OP_reduce_sum, hyp_form_text(s, "(where ignored 0 each)"));
+    *out_loss = hyp_build_reduce_all(b, HYP_OP_reduce_sum, hyp_form_text(s, "(where ignored 0 each)"));
     *out_loss = hyp_build_node(b, HYP_OP_div, NULL, *out_loss, hyp_scope_find(s, "n"));
     *out_gradient = hyp_form_text(s, gradient);
 }

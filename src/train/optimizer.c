@@ -61,12 +61,11 @@ static hyp_value_id scaled(hyp_builder *b, hyp_value_id v, hyp_value_id factor)
 /* The root of the sum of the squares of all elements. */
 static hyp_value_id norm_of(hyp_builder *b, const hyp_parameter *parameters, size_t count)
 {
-    const hyp_dim axes[] = {0, 1, 2, 3, 4, 5, 6, 7};
     hyp_value_id sum = HYP_NO_VALUE;
     for (size_t i = 0; i < count; i++) {
         hyp_value_id v = parameters[i].gradient;
         v = hyp_build_node(b, HYP_OP_mul, NULL, v, v);
-        v = hyp_build_cast(b, hyp_build_sum(b, v, axes, hyp_build_type(b, v).rank, false), HYP_F32);
+        v = hyp_build_cast(b, hyp_build_reduce_all(b, HYP_OP_reduce_sum, v), HYP_F32);
         sum = i ? hyp_build_node(b, HYP_OP_add, NULL, sum, v) : v;
     }
     return hyp_build_node(b, HYP_OP_sqrt, NULL, sum);
