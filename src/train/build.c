@@ -55,7 +55,7 @@ hyp_value_id hyp_build_output(hyp_builder *b, hyp_op op, const hyp_attr *attrs, 
     return hyp_build_ok(b) ? outs[output] : HYP_NO_VALUE;
 }
 
-static hyp_value_id add_const(hyp_builder *b, const hyp_type *type, const void *data, size_t bytes)
+hyp_value_id hyp_build_const(hyp_builder *b, const hyp_type *type, const void *data, size_t bytes)
 {
     hyp_value_id out = HYP_NO_VALUE;
     if (hyp_build_ok(b)) hyp_build_note(b, hyp_graph_add_const(b->g, NULL, type, data, bytes, true, &out, b->diag));
@@ -72,7 +72,7 @@ hyp_value_id hyp_build_scalar(hyp_builder *b, hyp_dtype dtype, double value)
         const hyp_value *v = &b->g->values.data[b->scalars.data[i]];
         if (v->type.dtype == dtype && memcmp(v->data, data, bytes) == 0) return b->scalars.data[i];
     }
-    hyp_value_id out = add_const(b, &type, data, bytes);
+    hyp_value_id out = hyp_build_const(b, &type, data, bytes);
     if (hyp_build_ok(b)) hyp_build_note(b, hyp_vec_push(&b->scalars, b->diag, out));
     return out;
 }
@@ -84,7 +84,7 @@ hyp_value_id hyp_build_numbers(hyp_builder *b, const hyp_type *type, int64_t ste
     unsigned char *data = hyp_build_ok(b) ? hyp_arena_alloc(&b->arena, bytes) : NULL;
     if (!data && hyp_build_ok(b)) hyp_build_note(b, hyp_fail_memory(b->diag, bytes));
     for (size_t i = 0; data && i < bytes / size; i++) hyp_store_f64(type->dtype, data, i, (double)i * (double)step);
-    return data ? add_const(b, type, data, bytes) : HYP_NO_VALUE;
+    return data ? hyp_build_const(b, type, data, bytes) : HYP_NO_VALUE;
 }
 
 hyp_value_id hyp_build_full(hyp_builder *b, const hyp_type *type, double value)

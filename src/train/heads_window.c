@@ -216,13 +216,11 @@ static hyp_value_id add_up(hyp_scope *s, const window *w, const hyp_dim *pads, c
     hyp_type filters = {.dtype = w->x.dtype, .rank = w->x.rank, .dims = {count, 1}};
     hyp_dim kernel[HYP_MAX_RANK] = {count, 1, 1, 1, 1, 1, 1, 1};
     size_t bytes = (size_t)(count * count) * hyp_dtype_size(filters.dtype);
-    hyp_value_id weights = HYP_NO_VALUE;
     unsigned char *unit = hyp_arena_zalloc(&b->arena, 1, bytes);
     if (!unit) return hyp_build_note(b, hyp_fail_memory(b->diag, bytes)), HYP_NO_VALUE;
     for (int64_t i = 0; i < count; i++) hyp_store_f64(filters.dtype, unit, (size_t)(i * count + i), 1);
     memcpy(filters.dims + 2, w->kernel, (size_t)w->n * sizeof *w->kernel);
-    if (hyp_build_ok(b))
-        hyp_build_note(b, hyp_graph_add_const(b->g, NULL, &filters, unit, bytes, true, &weights, b->diag));
+    hyp_value_id weights = hyp_build_const(b, &filters, unit, bytes);
     hyp_type images = w->y;
     images.dims[0] = hyp_build_count(b, &w->y, 0, 2);
     images.dims[1] = 1;

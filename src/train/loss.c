@@ -110,15 +110,13 @@ static hyp_value_id class_weights(hyp_builder *b, const hyp_train_options *o, co
     hyp_type type = {.dtype = HYP_F32, .rank = 1, .dims = {x->dims[class_axis(x)]}};
     size_t bytes = (size_t)type.dims[0] * sizeof(float);
     float *weights = hyp_arena_alloc(&b->arena, bytes);
-    hyp_value_id out = HYP_NO_VALUE;
     if (!weights) return hyp_build_note(b, hyp_fail_memory(b->diag, bytes)), HYP_NO_VALUE;
     *out_sum = 0;
     for (int64_t i = 0; i < type.dims[0]; i++) {
         weights[i] = o->class_weight_count ? o->class_weights[i] : 1;
         *out_sum += (double)weights[i];
     }
-    if (hyp_build_ok(b)) hyp_build_note(b, hyp_graph_add_const(b->g, NULL, &type, weights, bytes, true, &out, b->diag));
-    return hyp_build_cast(b, out, x->dtype);
+    return hyp_build_cast(b, hyp_build_const(b, &type, weights, bytes), x->dtype);
 }
 
 /* Names of what a row of logits has: its label t, whether that is ignored, and its weight k, 0 where it is. A label
