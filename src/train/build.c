@@ -117,13 +117,6 @@ hyp_value_id hyp_build_transpose(hyp_builder *b, hyp_value_id v, const hyp_dim *
     return same ? v : hyp_build_node(b, HYP_OP_transpose, &attr, v);
 }
 
-hyp_value_id hyp_build_axis_first(hyp_builder *b, hyp_value_id v, int32_t axis)
-{
-    hyp_dim perm[HYP_MAX_RANK] = {axis};
-    for (int32_t i = 1; i < HYP_MAX_RANK; i++) perm[i] = i <= axis ? i - 1 : i;
-    return hyp_build_transpose(b, v, perm);
-}
-
 hyp_value_id hyp_build_axis_back(hyp_builder *b, hyp_value_id v, int32_t axis)
 {
     hyp_dim perm[HYP_MAX_RANK] = {0};

@@ -57,8 +57,7 @@ hyp_value_id hyp_build_full(hyp_builder *b, const hyp_type *type, double value);
 hyp_value_id hyp_build_cast(hyp_builder *b, hyp_value_id v, hyp_dtype dtype);
 hyp_value_id hyp_build_reshape(hyp_builder *b, hyp_value_id v, int32_t rank, const hyp_dim *dims);
 hyp_value_id hyp_build_transpose(hyp_builder *b, hyp_value_id v, const hyp_dim *perm);
-/* Axis `axis` becomes the first one, or the first one axis `axis`. */
-hyp_value_id hyp_build_axis_first(hyp_builder *b, hyp_value_id v, int32_t axis);
+/* The first axis becomes axis `axis`. */
 hyp_value_id hyp_build_axis_back(hyp_builder *b, hyp_value_id v, int32_t axis);
 /* The first dims[i] elements along every axis. */
 hyp_value_id hyp_build_head(hyp_builder *b, hyp_value_id v, const hyp_dim *dims);
