@@ -76,7 +76,7 @@ void hyp_optimizer_prepare(hyp_optimizer *opt, hyp_parameter *parameters, size_t
     hyp_builder *b = opt->b;
     const hyp_train_options *o = opt->o;
     hyp_scope s = {.b = b, .numbers = HYP_F32};
-    opt->norm = opt->finite = opt->clip = HYP_NO_VALUE;
+    opt->norm = opt->finite = HYP_NO_VALUE;
     for (size_t i = 0; i < count; i++) { /* in 32 bits at least from here on */
         hyp_value_id *g = &parameters[i].gradient;
         *g = hyp_build_cast(b, *g, hyp_build_wide(hyp_build_type(b, *g).dtype));
@@ -86,9 +86,10 @@ void hyp_optimizer_prepare(hyp_optimizer *opt, hyp_parameter *parameters, size_t
     hyp_scope_name(&s, "norm", opt->norm);
     hyp_scope_name(&s, "most", hyp_build_scalar(b, HYP_F32, o->clip_norm));
     if (o->loss_scale != 0) opt->finite = hyp_form_text(&s, "(less norm inf)");
-    if (o->clip_norm != 0) opt->clip = hyp_form_text(&s, "(min 1 (div most (add norm 1e-6)))");
-    for (size_t i = 0; i < count; i++)
-        if (opt->clip != HYP_NO_VALUE) parameters[i].gradient = scaled(b, parameters[i].gradient, opt->clip);
+    if (o->clip_norm != 0) {
+        hyp_value_id clip = hyp_form_text(&s, "(min 1 (div most (add norm 1e-6)))");
+        for (size_t i = 0; i < count; i++) parameters[i].gradient = scaled(b, parameters[i].gradient, clip);
+    }
     hyp_scope_dispose(&s);
 }
 

@@ -48,7 +48,6 @@ typedef struct hyp_optimizer {
     hyp_value_id rate;   /* f32 scalar */
     hyp_value_id norm;   /* of all gradients, HYP_NO_VALUE: not wanted */
     hyp_value_id finite; /* a bool: whether anything changes; HYP_NO_VALUE: always */
-    hyp_value_id clip;   /* f32 scalar by which gradients are multiplied, HYP_NO_VALUE: none */
     hyp_value_id step_size, root,
         decay; /* f64 scalars of adam and adamw: lr / (1 - beta1^t), sqrt(1 - beta2^t), 1 - lr decay */
     HYP_VEC(hyp_update) updates;
