@@ -193,20 +193,21 @@ void hyp_optimizer_update(hyp_optimizer *opt, const hyp_parameter *parameters, s
     if (adam) add_step_scalars(opt);
     for (size_t i = 0; i < count && hyp_build_ok(b); i++) {
         const hyp_parameter *p = &parameters[i];
+        if (opt->kind == HYP_OPTIMIZER_NONE) { /* it stays as it is, whatever the gradients are */
+            hyp_build_note(b, hyp_vec_push(&opt->updates, b->diag, (hyp_update){p->before, p->before}));
+            continue;
+        }
         hyp_type type = hyp_build_type(b, p->before), state = type;
-        hyp_value_id after = p->before;
         state.dtype = hyp_build_wide(type.dtype);
         hyp_scope s = {.b = b, .numbers = state.dtype};
         hyp_scope_name(&s, "p", hyp_build_cast(b, p->before, state.dtype));
         hyp_scope_name(&s, "g", p->gradient);
         hyp_scope_name_number(&s, "decay", weight_decay(opt));
-        if (adam) update_adam(opt, &s, p, &state);
-        if (opt->kind == HYP_OPTIMIZER_SGD) update_sgd(opt, &s, p, &state);
-        if (opt->kind != HYP_OPTIMIZER_NONE) after = hyp_build_cast(b, hyp_scope_find(&s, "new"), type.dtype);
-        if (opt->kind == HYP_OPTIMIZER_NONE)
-            hyp_build_note(b, hyp_vec_push(&opt->updates, b->diag, (hyp_update){after, after}));
+        if (adam)
+            update_adam(opt, &s, p, &state);
         else
-            push_update(opt, p->before, after);
+            update_sgd(opt, &s, p, &state);
+        push_update(opt, p->before, hyp_build_cast(b, hyp_scope_find(&s, "new"), type.dtype));
         hyp_scope_dispose(&s);
     }
 }
