@@ -124,15 +124,21 @@ hyp_value_id hyp_build_axis_back(hyp_builder *b, hyp_value_id v, int32_t axis)
     return hyp_build_transpose(b, v, perm);
 }
 
+hyp_value_id hyp_build_slice(hyp_builder *b, hyp_value_id v, const hyp_dim *starts, const hyp_dim *sizes)
+{
+    const hyp_dim steps[] = {1, 1, 1, 1, 1, 1, 1, 1};
+    int32_t rank = hyp_build_type(b, v).rank;
+    const hyp_attr attrs[] = {hyp_attr_of_dims(starts, rank), hyp_attr_of_dims(sizes, rank),
+                              hyp_attr_of_dims(steps, rank)};
+    return hyp_build_node(b, HYP_OP_slice, attrs, v);
+}
+
 hyp_value_id hyp_build_head(hyp_builder *b, hyp_value_id v, const hyp_dim *dims)
 {
+    const hyp_dim starts[HYP_MAX_RANK] = {0};
     hyp_type have = hyp_build_type(b, v);
-    hyp_dim zeros[HYP_MAX_RANK] = {0}, ones[HYP_MAX_RANK];
-    for (int32_t i = 0; i < HYP_MAX_RANK; i++) ones[i] = 1;
-    if (memcmp(have.dims, dims, (size_t)have.rank * sizeof *dims) == 0) return v;
-    const hyp_attr attrs[] = {hyp_attr_of_dims(zeros, have.rank), hyp_attr_of_dims(dims, have.rank),
-                              hyp_attr_of_dims(ones, have.rank)};
-    return hyp_build_node(b, HYP_OP_slice, attrs, v);
+    bool all = memcmp(have.dims, dims, (size_t)have.rank * sizeof *dims) == 0;
+    return all ? v : hyp_build_slice(b, v, starts, dims);
 }
 
 hyp_value_id hyp_build_pad(hyp_builder *b, hyp_value_id v, int32_t axis, hyp_dim before, hyp_dim after)

@@ -59,6 +59,8 @@ hyp_value_id hyp_build_reshape(hyp_builder *b, hyp_value_id v, int32_t rank, con
 hyp_value_id hyp_build_transpose(hyp_builder *b, hyp_value_id v, const hyp_dim *perm);
 /* The first axis becomes axis `axis`. */
 hyp_value_id hyp_build_axis_back(hyp_builder *b, hyp_value_id v, int32_t axis);
+/* sizes[i] elements along axis i from starts[i] on, one after the other. */
+hyp_value_id hyp_build_slice(hyp_builder *b, hyp_value_id v, const hyp_dim *starts, const hyp_dim *sizes);
 /* The first dims[i] elements along every axis. */
 hyp_value_id hyp_build_head(hyp_builder *b, hyp_value_id v, const hyp_dim *dims);
 /* `before` zeros in front of axis `axis`, `after` behind it. */

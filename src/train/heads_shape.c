@@ -134,13 +134,9 @@ hyp_value_id hyp_head_part(hyp_scope *s, const hyp_value_id *args)
     hyp_type g = hyp_build_type(b, args[0]);
     int32_t axis = hyp_scope_axis(s, 0, g.rank);
     hyp_type part = input_type(s, s->input);
-    hyp_dim starts[HYP_MAX_RANK] = {0}, steps[HYP_MAX_RANK];
+    hyp_dim starts[HYP_MAX_RANK] = {0};
     for (uint32_t i = 0; i < s->input; i++) starts[axis] = hyp_build_add(b, starts[axis], input_type(s, i).dims[axis]);
-    for (int32_t i = 0; i < HYP_MAX_RANK; i++) steps[i] = 1;
-    if (s->node.input_count == 1) return args[0];
-    const hyp_attr attrs[] = {hyp_attr_of_dims(starts, g.rank), hyp_attr_of_dims(part.dims, g.rank),
-                              hyp_attr_of_dims(steps, g.rank)};
-    return hyp_build_node(b, HYP_OP_slice, attrs, args[0]);
+    return s->node.input_count == 1 ? args[0] : hyp_build_slice(b, args[0], starts, part.dims);
 }
 
 hyp_value_id hyp_head_join(hyp_scope *s, const hyp_value_id *args)
@@ -209,11 +205,7 @@ hyp_value_id hyp_head_unslice(hyp_scope *s, const hyp_value_id *args)
 
 hyp_value_id hyp_head_unpad(hyp_scope *s, const hyp_value_id *args)
 {
-    hyp_type x = input_type(s, 0);
-    hyp_dim ones[HYP_MAX_RANK];
-    for (int32_t i = 0; i < HYP_MAX_RANK; i++) ones[i] = 1;
-    const hyp_attr attrs[] = {s->node.attrs[0], hyp_attr_of_dims(x.dims, x.rank), hyp_attr_of_dims(ones, x.rank)};
-    return hyp_build_node(s->b, HYP_OP_slice, attrs, args[0]);
+    return hyp_build_slice(s->b, args[0], s->node.attrs[0].dims, input_type(s, 0).dims);
 }
 
 /* Rows of g [n ...] added to those of zeros [size ...] that the flat indices name. */
@@ -278,11 +270,10 @@ static hyp_value_id resize_matrix(hyp_scope *s, int32_t axis, hyp_dim from, hyp_
     attrs[0] = hyp_attr_of_dims(sizes, 2);
     if (scales != HYP_NO_VALUE && hyp_build_ok(b)) {
         const hyp_dim start[] = {axis}, one[] = {1};
-        const hyp_attr slice[] = {hyp_attr_of_dims(start, 1), hyp_attr_of_dims(one, 1), hyp_attr_of_dims(one, 1)};
         hyp_attr first = hyp_attr_of_int(0);
         hyp_type pair = {.dtype = hyp_build_type(b, scales).dtype, .rank = 1, .dims = {1}};
         hyp_value_id same = hyp_build_full(b, &pair, 1);
-        scales = hyp_build_node(b, HYP_OP_concat, &first, hyp_build_node(b, HYP_OP_slice, slice, scales), same);
+        scales = hyp_build_node(b, HYP_OP_concat, &first, hyp_build_slice(b, scales, start, one), same);
         v = hyp_build_node(b, HYP_OP_resize, attrs, v, scales);
     } else if (hyp_build_ok(b)) {
         v = hyp_build_node(b, HYP_OP_resize, attrs, v);
