@@ -83,13 +83,14 @@ static double sum_length(const hyp_node *n, const hyp_eval_tensor *const *in)
         for (uint32_t i = 0; i < n->attrs[0].count; i++) length *= (double)n->attrs[0].dims[i];
         return length;
     case HYP_OP_softmax:
+    case HYP_OP_softmax_stats:
     case HYP_OP_cumsum:
     case HYP_OP_cumprod:
     case HYP_OP_layer_norm:
     case HYP_OP_layer_norm_stats:
     case HYP_OP_rms_norm: {
         int64_t axis = n->attrs[0].i;
-        bool one = n->op == HYP_OP_softmax || n->op == HYP_OP_cumsum || n->op == HYP_OP_cumprod;
+        bool one = n->op != HYP_OP_layer_norm && n->op != HYP_OP_layer_norm_stats && n->op != HYP_OP_rms_norm;
         for (int32_t a = (int32_t)(axis < 0 ? axis + in[0]->rank : axis); a < in[0]->rank; a++) {
             length *= (double)in[0]->dims[a];
             if (one) break;

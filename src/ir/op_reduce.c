@@ -12,6 +12,16 @@ hyp_status hyp_infer_softmax(const hyp_infer_call *c)
     return hyp_check_dtype(c, HYP_CLASS_FLOAT);
 }
 
+hyp_status hyp_infer_softmax_stats(const hyp_infer_call *c)
+{
+    int32_t axis;
+    HYP_TRY(hyp_infer_softmax(c));
+    HYP_TRY(hyp_check_axis(c, c->attrs[0].i, c->in[0]->type.rank, &axis));
+    c->out[0].type.dims[axis] = 1;
+    c->out[1].type = c->out[0].type;
+    return HYP_OK;
+}
+
 hyp_status hyp_eval_softmax(const hyp_eval_call *c)
 {
     const hyp_eval_tensor *x = c->in[0];

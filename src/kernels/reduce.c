@@ -1,9 +1,11 @@
-/* Largest, smallest, product over axes; where the largest or smallest is along one. */
+/* Largest, smallest, product over axes; where the largest or smallest is along one, and what softmax is made of. */
 #include <math.h>
 
 #include "kernels/kernels.h"
+#include "kernels/softmax_stats.h"
 
-hyp_kernel_fn hyp_kernel_reduce_max, hyp_kernel_reduce_min, hyp_kernel_reduce_prod, hyp_kernel_argmax, hyp_kernel_argmin;
+hyp_kernel_fn hyp_kernel_reduce_max, hyp_kernel_reduce_min, hyp_kernel_reduce_prod, hyp_kernel_argmax, hyp_kernel_argmin,
+    hyp_kernel_softmax_stats;
 
 typedef enum reduction { REDUCE_MAX, REDUCE_MIN, REDUCE_PROD } reduction;
 
@@ -144,3 +146,36 @@ static hyp_status locate(const hyp_kernel_call *c, bool largest)
 
 hyp_status hyp_kernel_argmax(const hyp_kernel_call *c) { return locate(c, true); }
 hyp_status hyp_kernel_argmin(const hyp_kernel_call *c) { return locate(c, false); }
+
+hyp_status hyp_kernel_read_softmax_stats(const hyp_kernel_call *c, int64_t *outer, int64_t *size, int64_t *inner)
+{
+    const hyp_array *x = &c->in[0];
+    int64_t shape[HYP_MAX_RANK];
+    int32_t axis;
+    HYP_TRY(hyp_kernel_axis(c, c->attrs[0].i, x->rank, &axis));
+    for (int32_t i = 0; i < x->rank; i++) shape[i] = i == axis ? 1 : x->dims[i];
+    for (uint32_t i = 0; i < 2; i++) {
+        HYP_TRY(hyp_kernel_want_shape(c, &c->out[i], x->rank, shape, "a result"));
+        if (c->out[i].dtype != x->dtype || !hyp_array_is_float(x)) return hyp_kernel_fail(c, "a result is of another type");
+    }
+    hyp_array_split(x, axis, outer, size, inner);
+    return HYP_OK;
+}
+
+/* Nothing, and what is -infinity, adds 0 to the sum. A NaN is not the largest, but the sum is NaN then. */
+hyp_status hyp_kernel_softmax_stats(const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0];
+    int64_t outer, size, inner;
+    HYP_TRY(hyp_kernel_read_softmax_stats(c, &outer, &size, &inner));
+    for (int64_t lane = 0; lane < c->out[0].count; lane++) {
+        int64_t first = lane / inner * size * inner + lane % inner;
+        double top = -INFINITY, sum = 0;
+        for (int64_t i = 0; i < size; i++) top = fmax(top, hyp_array_f64(x, first + i * inner));
+        double less = top == -INFINITY ? 0 : top;
+        for (int64_t i = 0; i < size; i++) sum += exp(hyp_array_f64(x, first + i * inner) - less);
+        hyp_array_set_f64(&c->out[0], lane, top);
+        hyp_array_set_f64(&c->out[1], lane, log(sum));
+    }
+    return HYP_OK;
+}

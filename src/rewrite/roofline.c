@@ -393,6 +393,7 @@ static double one_pass(const asking *a)
     double out = all_outputs(a), in = all_inputs(a), count = q->output_count ? elements(a, &q->outputs[0]) : 0;
     switch (q->op) {
     case HYP_OP_softmax: return pass(a, count, 2 * in + out, function_weight(HYP_OP_exp) + 3);
+    case HYP_OP_softmax_stats: return pass(a, elements(a, q->inputs[0]), in + out, function_weight(HYP_OP_exp) + 2);
     case HYP_OP_reduce_sum:
     case HYP_OP_reduce_mean: return pass(a, elements(a, q->inputs[0]), in + out, 1);
     case HYP_OP_max_pool:

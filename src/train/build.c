@@ -43,16 +43,21 @@ hyp_type hyp_build_type(const hyp_builder *b, hyp_value_id v)
     return v == HYP_NO_VALUE ? (hyp_type){.dtype = HYP_F32} : b->g->values.data[v].type;
 }
 
+void hyp_build_outputs(hyp_builder *b, hyp_op op, const hyp_attr *attrs, const hyp_value_id *inputs, uint32_t count,
+                       hyp_value_id *outs, uint32_t out_count)
+{
+    if (hyp_build_ok(b))
+        hyp_build_note(b, hyp_graph_add_node(b->g, op, inputs, count, attrs, &b->from, outs, out_count, b->diag));
+    for (uint32_t i = 0; !hyp_build_ok(b) && i < out_count; i++) outs[i] = HYP_NO_VALUE;
+}
+
 hyp_value_id hyp_build_output(hyp_builder *b, hyp_op op, const hyp_attr *attrs, const hyp_value_id *inputs,
                               uint32_t count, uint32_t outputs, uint32_t output)
 {
-    if (!hyp_build_ok(b)) return HYP_NO_VALUE;
     hyp_value_id *outs = hyp_arena_zalloc(&b->arena, outputs, sizeof *outs);
-    if (outs)
-        hyp_build_note(b, hyp_graph_add_node(b->g, op, inputs, count, attrs, &b->from, outs, outputs, b->diag));
-    else
-        hyp_build_note(b, hyp_fail_memory(b->diag, outputs * sizeof *outs));
-    return hyp_build_ok(b) ? outs[output] : HYP_NO_VALUE;
+    if (!outs) return hyp_build_note(b, hyp_fail_memory(b->diag, outputs * sizeof *outs)), HYP_NO_VALUE;
+    hyp_build_outputs(b, op, attrs, inputs, count, outs, outputs);
+    return outs[output];
 }
 
 hyp_value_id hyp_build_const(hyp_builder *b, const hyp_type *type, const void *data, size_t bytes)

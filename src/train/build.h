@@ -34,7 +34,10 @@ hyp_dim hyp_build_count(hyp_builder *b, const hyp_type *t, int32_t first, int32_
 
 /* A copy, for values move when nodes are added; a scalar of f32 for HYP_NO_VALUE. */
 hyp_type hyp_build_type(const hyp_builder *b, hyp_value_id v);
-/* Output `output` of a new node that has `outputs` of them. attrs: as of hyp_graph_add_node. */
+/* A new node and all its outputs; HYP_NO_VALUE each where there is an error. attrs: as of hyp_graph_add_node. */
+void hyp_build_outputs(hyp_builder *b, hyp_op op, const hyp_attr *attrs, const hyp_value_id *inputs, uint32_t count,
+                       hyp_value_id *outs, uint32_t out_count);
+/* Output `output` of a new node that has `outputs` of them. */
 hyp_value_id hyp_build_output(hyp_builder *b, hyp_op op, const hyp_attr *attrs, const hyp_value_id *inputs,
                               uint32_t count, uint32_t outputs, uint32_t output);
 /* hyp_build_node(b, op, attrs, inputs...): a node of one output. */

@@ -136,10 +136,9 @@ static void name_labels(hyp_builder *b, const hyp_train_options *o, hyp_scope *s
     hyp_scope_name(s, "n", hyp_build_reduce_all(b, HYP_OP_reduce_sum, hyp_scope_find(s, "k")));
 }
 
-/* With p = softmax(x) and z = x - x[label], m = sum p z is nowhere above the largest z and by no more than log C below
- * it, so that l = m + log sum exp(z - m) = -log p[label] does not overflow; no largest element has to be found, which
- * every device finds within its softmax alone. By x the loss has the gradient (sum q) p - q over n, q being the weights
- * of the classes in a row: k at the label, or of label smoothing. */
+/* With m the largest of a row of x and e = log sum exp(x - m), of both of which nothing overflows, log p = (x - m) - e.
+ * The loss of a row is l = -log p[label], and has by x the gradient (sum q) p - q over n, q being the weights of the
+ * classes in the row: k at the label, or of label smoothing. What is as large as x is read twice, and written once. */
 static void build_cross_entropy(hyp_builder *b, const hyp_train_options *o, hyp_scope *s, double scale,
                                 hyp_value_id *out_loss, hyp_value_id *out_gradient)
 {
@@ -148,7 +147,7 @@ static void build_cross_entropy(hyp_builder *b, const hyp_train_options *o, hyp_
     double smoothing = o->label_smoothing, sum = 0, classes = (double)x.dims[axis];
     hyp_value_id weights = class_weights(b, o, &x, &sum), numbers = class_numbers(b, &x);
     hyp_type column = hyp_build_type(b, numbers);
-    hyp_attr softmax = hyp_attr_of_int(axis),
+    hyp_attr along = hyp_attr_of_int(axis),
              keep[] = {hyp_attr_of_dims((const hyp_dim[]){axis}, 1), hyp_attr_of_int(1)};
 #define SUM(text) hyp_build_node(b, HYP_OP_reduce_sum, keep, hyp_form_text(s, text))
     name_labels(b, o, s, &x, weights);
@@ -158,15 +157,17 @@ static void build_cross_entropy(hyp_builder *b, const hyp_train_options *o, hyp_
     hyp_scope_name_number(s, "spread", smoothing / classes);
     hyp_scope_name_number(s, "spread-sum", smoothing / classes * sum);
     hyp_scope_name_number(s, "scale", scale);
-    hyp_scope_name(s, "p", hyp_build_node(b, HYP_OP_softmax, &softmax, hyp_scope_find(s, "x")));
+    hyp_value_id stats[2];
+    hyp_build_outputs(b, HYP_OP_softmax_stats, &along, (const hyp_value_id[]){hyp_scope_find(s, "x")}, 1, stats, 2);
+    hyp_scope_name(s, "m", stats[0]);
+    hyp_scope_name(s, "e", stats[1]);
+    hyp_scope_name(s, "at", hyp_build_node(b, HYP_OP_gather_elements, &along, hyp_scope_find(s, "x"), hyp_scope_find(s, "class")));
+    hyp_scope_name(s, "l", hyp_form_text(s, "(add (sub m at) e)"));
+    hyp_scope_name(s, "p", hyp_form_text(s, "(exp (sub (sub x m) e))"));
     hyp_scope_name(s, "is", hyp_form_text(s, "(equal (like c t) c)"));
-    hyp_scope_name(s, "z", hyp_build_node(b, HYP_OP_sub, NULL, hyp_scope_find(s, "x"), SUM("(where is x 0)")));
-    hyp_scope_name(s, "m", SUM("(where (less 0 p) (mul p z) 0)"));
-    hyp_scope_name(s, "e", SUM("(exp (sub z m))"));
-    hyp_scope_name(s, "l", hyp_form_text(s, "(add m (log e))"));
     const char *each = "(mul k l)", *gradient = "(let f (mul k (div scale n))) (mul f (sub p (where is 1 0)))";
     if (smoothing != 0) {
-        hyp_scope_name(s, "o", SUM("(mul w z)"));
+        hyp_scope_name(s, "o", SUM("(mul w (sub x at))"));
         each = "(add (mul kept (mul k l)) (sub (mul spread-sum l) (mul spread o)))";
         gradient = "(let r (where ignored 0 (div scale n))) (let h (mul r (mul kept k))) "
                    "(sub (mul (add h (mul r spread-sum)) p) (add (where is h 0) (mul (mul r spread) w)))";

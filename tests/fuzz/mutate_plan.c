@@ -85,6 +85,7 @@ static char *change_text(hyp_random *r, const char *old)
                                         "grid-sample",
                                         "reduce-max",
                                         "argmax",
+                                        "softmax-stats",
                                         "max-unpool",
                                         "range",
                                         "bit-cast",

@@ -18,6 +18,12 @@ def cases():
     case("reduce-min", "of nothing", ":axes (1)", [np.zeros((2, 0), np.float32)], np.full((2, 1), np.inf))
     case("reduce-max", "bools", ":axes (0) :keep 0", [np.array([[True, False], [False, False]])],
          np.array([True, False]), dtype="bool")
+    small = np.array([[1, 3, -np.inf, 0], [-np.inf] * 4, [2, 2, 2, 2]], np.float32)
+    for axis, data in [(1, x), (-1, small), (0, x), (-1, np.zeros((2, 0), np.float32))]:
+        top = np.max(d(data), axis=axis, keepdims=True, initial=-np.inf)
+        with np.errstate(divide="ignore"):
+            rest = np.log(np.exp(d(data) - np.where(top == -np.inf, 0, top)).sum(axis=axis, keepdims=True))
+        case("softmax-stats", f"axis {axis} of {data.shape}".replace(",", ""), f":axis {axis}", [data], [top, rest])
     ties = np.array([[1, 3, 3, 0], [2, 2, 2, 2]], np.float32)
     for op, f, onnx in [("argmax", np.argmax, "ArgMax"), ("argmin", np.argmin, "ArgMin")]:
         case(op, "first", ":axis 1", [ties], f(ties, 1)[:, None], onnx, dtype="int64", axis=1)

@@ -120,6 +120,7 @@ static void operators_without_gradients_are_known(void **state)
                                         "lp-pool",
                                         "max-unpool",
                                         "layer-norm-stats",
+                                        "softmax-stats",
                                         "all-reduce",
                                         "custom",
                                         "unique"};

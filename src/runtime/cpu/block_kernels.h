@@ -274,6 +274,46 @@ static void softmax(const float *x, float *y, int64_t axis, int64_t inner)
     for (int64_t i = 0; i < inner; i += W) softmax_columns(x + i, y + i, axis, inner, inner - i < W ? inner - i : W);
 }
 
+/* What the elements under a largest one are less: 0 where that is -infinity, so that the exponentials are 0. */
+INLINE vf base_of(vf top) { return choose(top == splat(-INFINITY), splat(0), top); }
+
+static void stats_row(const float *x, int64_t n, float *top, float *log_sum)
+{
+    vf most = splat(-INFINITY), sum = {0};
+    int64_t whole = n / W * W;
+    for (int64_t i = 0; i < whole; i += W) most = choose(load(x + i) > most, load(x + i), most);
+    vf tail = load_some(x + whole, n - whole, -INFINITY);
+    *top = lanes_max(choose(tail > most, tail, most));
+    vf base = base_of(splat(*top));
+    for (int64_t i = 0; i < whole; i += W) sum += vexp(load(x + i) - base);
+    *log_sum = logf(lanes_sum(sum + vexp(tail - base)));
+}
+
+/* Up to W neighbouring columns at once. */
+static void stats_columns(const float *x, int64_t axis, int64_t inner, int64_t columns, float *top, float *log_sum)
+{
+    vf most = splat(-INFINITY), sum = {0};
+    float sums[W];
+    for (int64_t a = 0; a < axis; a++) {
+        vf v = load_some(x + a * inner, columns, 0);
+        most = choose(v > most, v, most);
+    }
+    for (int64_t a = 0; a < axis; a++) sum += vexp(load_some(x + a * inner, columns, 0) - base_of(most));
+    store(sums, sum);
+    store_some(top, most, columns);
+    for (int64_t i = 0; i < columns; i++) log_sum[i] = logf(sums[i]);
+}
+
+static void softmax_stats(const float *x, int64_t axis, int64_t inner, float *top, float *log_sum)
+{
+    if (inner == 1) {
+        stats_row(x, axis, top, log_sum);
+        return;
+    }
+    for (int64_t i = 0; i < inner; i += W)
+        stats_columns(x + i, axis, inner, inner - i < W ? inner - i : W, top + i, log_sum + i);
+}
+
 static void shift(float *x, const float *add, int64_t step, int64_t n)
 {
     if (step == 1)

@@ -193,6 +193,7 @@ static const struct {
     {"resize", hyp_cpu_prepare_resize, HYP_CPU_OWN},     {"layer-norm", hyp_cpu_prepare_norm, HYP_CPU_OWN},
     {"rms-norm", hyp_cpu_prepare_norm, HYP_CPU_OWN},     {"max-pool", hyp_cpu_prepare_pool, HYP_CPU_OWN},
     {"average-pool", hyp_cpu_prepare_pool, HYP_CPU_OWN}, {"reduce-max", hyp_cpu_prepare_most, HYP_CPU_OWN},
+    {"softmax-stats", hyp_cpu_prepare_stats, HYP_CPU_OWN},
     {"lstm", hyp_cpu_prepare_recurrent, HYP_CPU_OWN},    {"gru", hyp_cpu_prepare_recurrent, HYP_CPU_OWN},
     {"rnn", hyp_cpu_prepare_recurrent, HYP_CPU_OWN},
 #ifdef HYP_HAVE_ONEDNN

@@ -1,5 +1,6 @@
-/* softmax and reduce in f32, copies of any type. */
+/* softmax, what it is made of, and reduce in f32, copies of any type. */
 #include "base/dtype.h"
+#include "kernels/softmax_stats.h"
 #include "runtime/core/laid_box.h"
 #include "runtime/cpu/cpu.h"
 
@@ -36,6 +37,45 @@ static hyp_status run_softmax(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_
 void hyp_cpu_prepare_softmax(hyp_cpu_model *model, hyp_cpu_op *op)
 {
     if (hyp_tensor_dtype(model->plan->program, op->step->softmax->x) == HYP_F32) op->run = run_softmax;
+}
+
+/* ---- softmax-stats ------------------------------------------------------------------------------------------ */
+
+typedef struct stats {
+    const hyp_cpu_kernels *kernels;
+    const float *x;
+    float *top, *log_sum;
+    int64_t axis, inner;
+} stats;
+
+static void stats_part(void *state, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const stats *s = state;
+    for (int64_t o = begin; o < end; o++)
+        s->kernels->softmax_stats(s->x + o * s->axis * s->inner, s->axis, s->inner, s->top + o * s->inner,
+                                  s->log_sum + o * s->inner);
+}
+
+static hyp_status run_stats(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
+{
+    const HypPlan__Call *k = op->step->call;
+    hyp_call_arguments a;
+    int64_t outer;
+    stats s = {.kernels = run->kernels, .top = run->call.at[k->outputs[0]], .log_sum = run->call.at[k->outputs[1]]};
+    s.x = run->call.at[k->inputs_plus1[0] - 1];
+    hyp_reference_arguments(&run->call, k, diag, &a);
+    HYP_TRY(hyp_kernel_read_softmax_stats(&a.call, &outer, &s.axis, &s.inner));
+    hyp_cpu_parallel(run, outer, hyp_cpu_grain(HYP_CPU_COMPUTED, s.axis * s.inner), stats_part, &s);
+    return HYP_OK;
+}
+
+hyp_status hyp_cpu_prepare_stats(hyp_cpu_model *model, uint32_t step, const int64_t *values, const bool *channels_last,
+                                 hyp_cpu_op *op, hyp_diag *diag)
+{
+    (void)step, (void)values, (void)channels_last, (void)diag;
+    if (hyp_tensor_dtype(model->plan->program, op->step->call->outputs[0]) == HYP_F32) op->run = run_stats;
+    return HYP_OK;
 }
 
 /* ---- reduce ------------------------------------------------------------------------------------------------ */

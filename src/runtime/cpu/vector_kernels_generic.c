@@ -22,6 +22,7 @@ const hyp_cpu_kernels hyp_cpu_kernels_generic = {
     .instr = block_instr,
     .activate = activate_run,
     .softmax = softmax,
+    .softmax_stats = softmax_stats,
     .shift = shift,
     .hide = hide,
     .sum = sum_floats,

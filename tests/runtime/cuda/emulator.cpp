@@ -119,6 +119,8 @@ static const entry entries[] = {
     ENTRY(pointwise_u64, hyp_cuda_pointwise, false),
     ENTRY(softmax_f32, hyp_cuda_softmax, true),
     ENTRY(softmax_f64, hyp_cuda_softmax, true),
+    ENTRY(softmax_stats_f32, hyp_cuda_softmax, true),
+    ENTRY(softmax_stats_f64, hyp_cuda_softmax, true),
     ENTRY(reduce_f32, hyp_cuda_reduce, true),
     ENTRY(reduce_f64, hyp_cuda_reduce, true),
     ENTRY(reduce_i64, hyp_cuda_reduce, true),

@@ -15,7 +15,7 @@
 /* clang-format off */
 #define HYP_CUDA_BASIC_KERNELS(X) \
     X(pointwise_f32) X(pointwise_f64) X(pointwise_i64) X(pointwise_u64) \
-    X(softmax_f32) X(softmax_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
+    X(softmax_f32) X(softmax_f64) X(softmax_stats_f32) X(softmax_stats_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
     X(softmax_rows) X(softmax_loose_rows) X(norm_rows) X(norm_loose_rows) X(norm_parts) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(transpose) X(gather) X(fill_i64) \
     X(gather_along) X(scatter) X(scatter_f64) X(scatter_i64) X(scatter_u64) \
     X(range_f64) X(range_u64) X(prefetch) \
@@ -129,7 +129,8 @@ typedef struct hyp_cuda_pointwise {
 /* `along_x`: the threads of a block's x dimension work together on one result (neighbours in memory belong to it);
  * otherwise those of its y dimension do (neighbours in memory belong to different results). */
 typedef struct hyp_cuda_softmax {
-    uint64_t x, y;
+    uint64_t x, y; /* of softmax-stats y is where the largest go, */
+    uint64_t log_sum; /* and there the logs of the sums */
     int64_t columns, axis; /* columns: outer * inner */
     hyp_cuda_extent inner;
     uint32_t dtype;

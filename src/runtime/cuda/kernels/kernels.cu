@@ -258,9 +258,38 @@ template <typename C, typename F> __device__ __noinline__ C combine(C v, C *room
     return room[self - at * step];
 }
 
+// What the elements under a largest one are less: 0 where that is -infinity, so that the exponentials are 0.
+template <typename C> __device__ __forceinline__ C base_of(C top) { return top == (C)-INFINITY ? (C)0 : top; }
+
+// The largest and the sum of exponentials of the elements member, member + team, ... of a column, in one pass: a larger
+// one scales the sum that there is (Milakov and Gimelshein 2018, "Online normalizer calculation for softmax",
+// section 3). NaN is not the largest, but makes the sum NaN.
+template <typename C>
+__device__ __forceinline__ void gather_stats(const hyp_cuda_softmax &p, int64_t start, int64_t member, int64_t end,
+                                             unsigned team, C &top, C &sum)
+{
+    constexpr int AT_ONCE = 4;
+    int64_t inner = p.inner.size;
+#pragma unroll 1
+    for (int64_t i = member; i < end; i += AT_ONCE * (int64_t)team) {
+        C v[AT_ONCE], most = top;
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) {
+            int64_t at = i + j * (int64_t)team;
+            v[j] = at < end ? load_native<C>(p.dtype, p.x, start + at * inner) : (C)-INFINITY;
+        }
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) most = v[j] > most ? v[j] : most;
+        if (most > top && top > (C)-INFINITY) sum *= exponential(top - most);
+        top = most;
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) sum += exponential(v[j] - base_of(top));
+    }
+}
+
 // The columns of [outer, axis, inner], each shared by the threads along x (inner is 1) or y of a block. Every thread
 // takes part in every round, for the barriers.
-template <typename C> __device__ __forceinline__ void softmax(const hyp_cuda_softmax &p)
+template <typename C, bool STATS> __device__ __forceinline__ void softmax(const hyp_cuda_softmax &p)
 {
     extern __shared__ double shared[];
     bool along_x = p.along_x != 0;
@@ -271,16 +300,19 @@ template <typename C> __device__ __forceinline__ void softmax(const hyp_cuda_sof
     for (int64_t first = (int64_t)blockIdx.x * teams; first < p.columns; first += (int64_t)gridDim.x * teams) {
         int64_t column = first + mine, o = divide(column, p.inner);
         int64_t start = o * p.axis * inner + (column - o * inner), end = column < p.columns ? p.axis : 0;
-        C top = (C)-INFINITY, sum = 0;
-        for (int64_t i = member; i < end; i += team)
-            top = take_max()(load_native<C>(p.dtype, p.x, start + i * inner), top);
-        top = combine(top, (C *)shared, along_x, take_max());
-        for (int64_t i = member; i < end; i += team)
-            sum += exponential(load_native<C>(p.dtype, p.x, start + i * inner) - top);
-        sum = combine(sum, (C *)shared, along_x, take_sum());
-        for (int64_t i = member; i < end; i += team) {
-            int64_t at = start + i * inner;
-            store_native(p.dtype, p.y, at, exponential(load_native<C>(p.dtype, p.x, at) - top) / sum);
+        C mine_top = (C)-INFINITY, sum = 0;
+        gather_stats(p, start, member, end, team, mine_top, sum);
+        C top = combine(mine_top, (C *)shared, along_x, take_max());
+        sum = combine(mine_top > (C)-INFINITY ? sum * exponential(mine_top - top) : sum, (C *)shared, along_x, take_sum());
+        if constexpr (STATS) {
+            if (member > 0 || column >= p.columns) continue;
+            store_native(p.dtype, p.y, column, top);
+            store_native(p.dtype, p.log_sum, column, log(sum));
+        } else {
+            for (int64_t i = member; i < end; i += team) {
+                int64_t at = start + i * inner;
+                store_native(p.dtype, p.y, at, exponential(load_native<C>(p.dtype, p.x, at) - top) / sum);
+            }
         }
     }
 }
@@ -494,8 +526,10 @@ KERNEL(pointwise_f32, hyp_cuda_pointwise, (pointwise<float, HYP_CUDA_PW_VECTOR>(
 KERNEL(pointwise_f64, hyp_cuda_pointwise, (pointwise<double, 1>(p)))
 KERNEL(pointwise_i64, hyp_cuda_pointwise, (pointwise<int64_t, 1>(p)))
 KERNEL(pointwise_u64, hyp_cuda_pointwise, (pointwise<uint64_t, 1>(p)))
-KERNEL(softmax_f32, hyp_cuda_softmax, softmax<float>(p))
-KERNEL(softmax_f64, hyp_cuda_softmax, softmax<double>(p))
+KERNEL(softmax_f32, hyp_cuda_softmax, (softmax<float, false>(p)))
+KERNEL(softmax_f64, hyp_cuda_softmax, (softmax<double, false>(p)))
+KERNEL(softmax_stats_f32, hyp_cuda_softmax, (softmax<float, true>(p)))
+KERNEL(softmax_stats_f64, hyp_cuda_softmax, (softmax<double, true>(p)))
 KERNEL(reduce_f32, hyp_cuda_reduce, reduce<float>(p))
 KERNEL(reduce_f64, hyp_cuda_reduce, reduce<double>(p))
 KERNEL(reduce_i64, hyp_cuda_reduce, reduce<int64_t>(p))

@@ -28,7 +28,7 @@ static hyp_status add_range(hyp_cuda_build *b, const HypPlan__Call *k, const hyp
 
 hyp_cuda_call_fn hyp_cuda_add_all_reduce, hyp_cuda_add_conv, hyp_cuda_add_conv_transpose, hyp_cuda_add_extreme,
     hyp_cuda_add_gather_elements, hyp_cuda_add_norm, hyp_cuda_add_pool, hyp_cuda_add_recurrence, hyp_cuda_add_scatter_elements,
-    hyp_cuda_add_scatter_nd;
+    hyp_cuda_add_scatter_nd, hyp_cuda_add_softmax_stats;
 
 /* What the compiler may call is a list of its own: kernel-calls in profiles/h200.profile. */
 static const struct {
@@ -41,6 +41,7 @@ static const struct {
     {"scatter-nd", hyp_cuda_add_scatter_nd},
     {"scatter-elements", hyp_cuda_add_scatter_elements},
     {"gather-elements", hyp_cuda_add_gather_elements},
+    {"softmax-stats", hyp_cuda_add_softmax_stats},
     {"reduce-max", hyp_cuda_add_extreme},
     {"reduce-min", hyp_cuda_add_extreme},
     {"conv", hyp_cuda_add_conv},

@@ -1,11 +1,12 @@
-/* reduce.c - softmax, sums, and what is largest or smallest. */
+/* reduce.c - softmax, what it is made of, sums, and what is largest or smallest. */
 #include <string.h>
 
 #include "base/dtype.h"
+#include "kernels/softmax_stats.h"
 #include "runtime/cuda/ops/boxes.h"
 #include "runtime/cuda/ops/steps.h"
 
-hyp_cuda_call_fn hyp_cuda_add_extreme;
+hyp_cuda_call_fn hyp_cuda_add_extreme, hyp_cuda_add_softmax_stats;
 
 /* Threads that work together on one result share the x or the y dimension of a block: a warp, a whole block for a long
  * sum, or eight along y, where neighbours along x belong to different results; 32 where there are few of them. */
@@ -20,6 +21,14 @@ static hyp_cuda_grid team_grid(hyp_cuda_kernel kernel, const hyp_cuda_device *de
                            .block_x = x,
                            .block_y = y,
                            .shared_bytes = THREADS * sizeof(double)};
+}
+
+static void set_columns(hyp_cuda_softmax *args, int64_t outer, int64_t axis, int64_t inner)
+{
+    args->columns = outer * inner;
+    args->axis = axis;
+    args->inner = hyp_cuda_extent_of(inner);
+    args->along_x = inner == 1;
 }
 
 hyp_status hyp_cuda_add_softmax(hyp_cuda_build *b, const HypPlan__Softmax *k)
@@ -37,13 +46,28 @@ hyp_status hyp_cuda_add_softmax(hyp_cuda_build *b, const HypPlan__Softmax *k)
                                        HYP_CUDA_SLOT(hyp_cuda_rows, y, k->y + 1)};
         return hyp_cuda_add_launch(b, &grid, &rows, sizeof rows, slots, sizeof slots / sizeof *slots);
     }
-    bool along_x = inner == 1;
-    const hyp_cuda_softmax args = {
-        .columns = outer * inner, .axis = axis, .inner = hyp_cuda_extent_of(inner), .dtype = dtype, .along_x = along_x};
-    grid = team_grid(dtype == HYP_F64 ? HYP_CUDA_KERNEL_softmax_f64 : HYP_CUDA_KERNEL_softmax_f32, device,
-                     outer * inner, axis, along_x);
+    hyp_cuda_softmax args = {.dtype = dtype};
+    set_columns(&args, outer, axis, inner);
+    grid = team_grid(dtype == HYP_F64 ? HYP_CUDA_KERNEL_softmax_f64 : HYP_CUDA_KERNEL_softmax_f32, device, args.columns, axis,
+                     args.along_x);
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_softmax, x, k->x + 1),
                                    HYP_CUDA_SLOT(hyp_cuda_softmax, y, k->y + 1)};
+    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
+}
+
+hyp_status hyp_cuda_add_softmax_stats(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+{
+    int64_t outer, axis, inner;
+    HYP_TRY(hyp_kernel_read_softmax_stats(c, &outer, &axis, &inner));
+    if (outer * inner == 0) return HYP_OK;
+    hyp_cuda_softmax args = {.dtype = c->in[0].dtype};
+    set_columns(&args, outer, axis, inner);
+    const hyp_cuda_grid grid =
+        team_grid(args.dtype == HYP_F64 ? HYP_CUDA_KERNEL_softmax_stats_f64 : HYP_CUDA_KERNEL_softmax_stats_f32,
+                  b->session->model->device, args.columns, axis, args.along_x);
+    const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_softmax, x, hyp_plan_call_input(k, 0)),
+                                   HYP_CUDA_SLOT(hyp_cuda_softmax, y, k->outputs[0] + 1),
+                                   HYP_CUDA_SLOT(hyp_cuda_softmax, log_sum, k->outputs[1] + 1)};
     return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
 }
 
