@@ -36,6 +36,7 @@ static const struct key {
     {"pointwise-per-second", RATE, offsetof(hyp_device_profile, pointwise_per_second), false},
     {"epilogue", ACTS, offsetof(hyp_device_profile, epilogue_acts), false},
     {"epilogue-bf16", ACTS, offsetof(hyp_device_profile, epilogue_acts_bf16), true},
+    {"misaligned-products", COUNT, offsetof(hyp_device_profile, misaligned_products), true},
     {"add-after-act", BOOL, offsetof(hyp_device_profile, add_after_act), false},
     {"kernel-calls", CALLS, offsetof(hyp_device_profile, kernel_calls), false},
     {"attention-reads-parts", BOOL, offsetof(hyp_device_profile, attention_reads_parts), false},

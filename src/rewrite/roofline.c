@@ -218,12 +218,28 @@ static double sum(const asking *a, const char *place, const hyp_type *added, dou
     return in_kernel ? fmin(fmax(count / a->device->pointwise_per_second, moving(a, size, size)), alone / 2) : alone;
 }
 
+/* What a product takes more whose operands a [m k] and b and result y have rows of these sizes in memory: it computes several
+ * times as long, or copies are made that fit. */
+static double misaligned(const asking *a, hyp_dtype t, double seconds, const double rows[3], const double elements[3])
+{
+    const hyp_device_profile *d = a->device;
+    double each = HYP_PRODUCT_ALIGN / (double)hyp_dtype_size(t), copies = 0;
+    if (d->misaligned_products <= 1 || !(t == HYP_F16 || t == HYP_BF16 || (t == HYP_F32 && a->line->tf32))) return 0;
+    for (int i = 0; i < 3; i++) {
+        double size = 2 * elements[i] * (double)hyp_dtype_size(t);
+        if (fmod(rows[i], each) != 0) copies += d->next_launch_seconds + moving(a, size, size);
+    }
+    return fmin(copies, (d->misaligned_products - 1) * seconds);
+}
+
 /* One product x[m k] w[n k]^T + b without its launch: `moved` bytes of x and y in memory, `hidden` bytes of them in
  * the cache. */
 static double product(const asking *a, const hyp_type *w, const hyp_type *b, double m, double moved, double hidden)
 {
-    double weights = bytes(a, w) + bytes(a, b);
-    return fmax(computing(a, 2 * m * elements(a, w), w->dtype),
+    double weights = bytes(a, w) + bytes(a, b), n = size_of(a, w->dims[0]), k = size_of(a, w->dims[1]);
+    double seconds = computing(a, 2 * m * n * k, w->dtype);
+    seconds += misaligned(a, w->dtype, seconds, (const double[]){k, k, n}, (const double[]){m * k, n * k, m * n});
+    return fmax(seconds,
                 reading_weights(a, weights) + moving(a, moved, weights + moved) +
                     hidden / a->device->cache_bytes_per_second);
 }
@@ -309,11 +325,13 @@ static double matmul(const asking *a)
     bool constant = q->input_const && q->input_const[1];
     double weights = constant ? bytes(a, q->inputs[1]) : 0;
     double moved = bytes(a, x) + bytes(a, q->inputs[1]) - weights + bytes(a, y);
-    double seconds =
-        a->device->launch_seconds + fmax(computing(a, 2 * elements(a, y) * k, y->dtype),
-                                         reading_weights(a, weights) + moving(a, moved, weights + moved));
     double n = y->rank > 1 ? size_of(a, y->dims[y->rank - 1]) : 1;
     double rows = y->rank > 1 ? size_of(a, y->dims[y->rank - 2]) : 1;
+    const double row[3] = {trans ? rows : k, q->attrs[1].i && q->inputs[1]->rank > 1 ? k : n, n};
+    double seconds = computing(a, 2 * elements(a, y) * k, y->dtype);
+    seconds += misaligned(a, y->dtype, seconds, row, (const double[]){elements(a, x), elements(a, q->inputs[1]), elements(a, y)});
+    seconds = a->device->launch_seconds +
+              fmax(seconds, reading_weights(a, weights) + moving(a, moved, weights + moved));
     bool layer = constant && q->inputs[1]->rank <= 2 && !trans; /* runs as one */
     double batch = elements(a, y) / fmax(1, rows * n);
     seconds *= layer ? ratio(a, HYP_OP_linear, y->dtype, (const double[]){batch * rows, n, k})
@@ -393,6 +411,8 @@ static double one_pass(const asking *a)
     double out = all_outputs(a), in = all_inputs(a), count = q->output_count ? elements(a, &q->outputs[0]) : 0;
     switch (q->op) {
     case HYP_OP_softmax: return pass(a, count, 2 * in + out, function_weight(HYP_OP_exp) + 3);
+    case HYP_OP_gather_elements:
+    case HYP_OP_gather_nd: return pass(a, 0, 2 * out + bytes(a, q->inputs[1]), 0); /* of x what is taken */
     case HYP_OP_softmax_stats: return pass(a, elements(a, q->inputs[0]), in + out, function_weight(HYP_OP_exp) + 2);
     case HYP_OP_reduce_sum:
     case HYP_OP_reduce_mean: return pass(a, elements(a, q->inputs[0]), in + out, 1);

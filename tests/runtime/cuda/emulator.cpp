@@ -135,6 +135,8 @@ static const entry entries[] = {
     ENTRY(range_f64, hyp_cuda_range, false),
     ENTRY(range_u64, hyp_cuda_range, false),
     ENTRY(prefetch, hyp_cuda_prefetch, false),
+    ENTRY(pitch_16, hyp_cuda_pitch, false),
+    ENTRY(pitch_32, hyp_cuda_pitch, false),
     ENTRY(gather_along, hyp_cuda_gather_along, false),
     ENTRY(scatter, hyp_cuda_scatter, false),
     ENTRY(scatter_f64, hyp_cuda_scatter, false),

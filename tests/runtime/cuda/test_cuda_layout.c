@@ -95,6 +95,44 @@ static void linear_is_column_major_so_that_every_epilogue_is_legal(void **state)
     assert_true(!p.trans_a && !p.trans_b && p.lda == 30);
 }
 
+static void rows_of_any_length_become_multiples_of_16_bytes(void **state)
+{
+    (void)state;
+    hyp_cuda_product p;
+    hyp_cuda_padding q;
+    /* The logits of 50257 words: the result has them side by side, and the weight gets seven more rows. */
+    hyp_cuda_product_linear(HYP_BF16, false, 4096, 50257, 768, false, &p);
+    assert_true(hyp_cuda_product_pads(&p, &q) && q.a && !q.b && q.d);
+    assert_true(q.product.m == 50264 && q.product.n == 4096 && q.product.k == 768 && q.product.trans_a);
+    assert_true(q.product.lda == 768 && q.product.ldb == 768 && q.product.ldd == 50264);
+    /* Their gradient by what they are made of sums over them, */
+    hyp_cuda_product_linear(HYP_F16, false, 4096, 768, 50257, true, &p);
+    assert_true(hyp_cuda_product_pads(&p, &q) && q.a && q.b && !q.d);
+    assert_true(q.product.k == 50264 && q.product.lda == 768 && q.product.ldb == 50264 && q.product.ldd == 768);
+    /* and that by the weight has them as rows. */
+    p.trans_b = true;
+    p.n = p.ldb = 50257;
+    p.k = 4096;
+    assert_true(hyp_cuda_product_pads(&p, &q) && !q.a && q.b && q.d);
+    assert_true(q.product.n == 50264 && q.product.k == 4096 && q.product.ldb == 50264);
+    hyp_cuda_product_linear(HYP_F32, true, 4096, 4095, 4095, false, &p);
+    assert_true(hyp_cuda_product_pads(&p, &q) && q.product.m == 4096 && q.product.k == 4096);
+    /* Not what fits, what is small, what is strict, what comes in batches, what has no room to grow. */
+    hyp_cuda_product_linear(HYP_BF16, false, 4095, 50264, 768, false, &p);
+    assert_false(hyp_cuda_product_pads(&p, &q));
+    hyp_cuda_product_linear(HYP_BF16, false, 902, 902, 902, false, &p);
+    assert_false(hyp_cuda_product_pads(&p, &q));
+    hyp_cuda_product_linear(HYP_BF16, false, 901, 901, 901, false, &p); /* an odd row is worse */
+    assert_true(hyp_cuda_product_pads(&p, &q));
+    hyp_cuda_product_linear(HYP_F32, false, 4096, 50257, 768, false, &p);
+    assert_false(hyp_cuda_product_pads(&p, &q));
+    hyp_cuda_product_linear(HYP_BF16, false, 4096, 50257, 768, false, &p);
+    p.batch = 2;
+    assert_false(hyp_cuda_product_pads(&p, &q));
+    hyp_cuda_product_linear(HYP_BF16, false, INT64_MAX, INT64_MAX, INT64_MAX, false, &p);
+    assert_false(hyp_cuda_product_pads(&p, &q));
+}
+
 static void the_key_of_a_product_tells_what_its_speed_depends_on(void **state)
 {
     (void)state;
@@ -590,6 +628,7 @@ int main(void)
         cmocka_unit_test(boxes_merge_axes_that_every_lane_walks_as_one),
         cmocka_unit_test(linear_is_column_major_so_that_every_epilogue_is_legal),
         cmocka_unit_test(fp32_is_strict_unless_the_plan_allows_tf32),
+        cmocka_unit_test(rows_of_any_length_become_multiples_of_16_bytes),
         cmocka_unit_test(parts_of_sums_are_a_batch),
         cmocka_unit_test(activations_go_into_epilogues_where_there_are_any),
         cmocka_unit_test(the_key_of_a_product_tells_what_its_speed_depends_on),

@@ -16,7 +16,7 @@
 #define HYP_CUDA_BASIC_KERNELS(X) \
     X(pointwise_f32) X(pointwise_f64) X(pointwise_i64) X(pointwise_u64) \
     X(softmax_f32) X(softmax_f64) X(softmax_stats_f32) X(softmax_stats_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
-    X(softmax_rows) X(softmax_loose_rows) X(norm_rows) X(norm_loose_rows) X(norm_parts) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(transpose) X(gather) X(fill_i64) \
+    X(softmax_rows) X(softmax_loose_rows) X(norm_rows) X(norm_loose_rows) X(norm_parts) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(pitch_16) X(pitch_32) X(transpose) X(gather) X(fill_i64) \
     X(gather_along) X(scatter) X(scatter_f64) X(scatter_i64) X(scatter_u64) \
     X(range_f64) X(range_u64) X(prefetch) \
     X(conv_f32) X(conv_f64) X(conv_u64) X(conv_transpose_f32) X(conv_transpose_f64) X(conv_transpose_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_pieces) \
@@ -136,6 +136,14 @@ typedef struct hyp_cuda_softmax {
     uint32_t dtype;
     uint32_t along_x;
 } hyp_cuda_softmax;
+
+/* y[i / y_row, i % y_row] = x[i / y_row, i % y_row] for i < total, where rows of x lie x_row elements apart and what is
+ * beyond its rows and columns is 0. y begins at a multiple of 16 bytes. */
+typedef struct hyp_cuda_pitch {
+    uint64_t x, y;
+    hyp_cuda_extent y_row;
+    int64_t x_row, rows, columns, total;
+} hyp_cuda_pitch;
 
 typedef struct hyp_cuda_reduce {
     uint64_t x, y;

@@ -398,6 +398,52 @@ __device__ __forceinline__ void copy_parts(const hyp_cuda_copies &p)
     copy_elements(p.part[part], (int64_t)(blockIdx.x - p.first_block[part]) * blockDim.x + threadIdx.x, threads);
 }
 
+// Words of four bytes from an element of two or four bytes on. Up to two bytes beyond them are read, and before.
+template <typename T> __device__ __forceinline__ void load_words(const T *x, uint32_t (&words)[4])
+{
+    if (sizeof(T) == 2 && ((uintptr_t)x & 2)) {
+        const uint32_t *from = (const uint32_t *)(x - 1);
+        uint32_t last = from[0];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            uint32_t next = from[i + 1];
+            words[i] = last >> 16 | next << 16;
+            last = next;
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < 4; i++) words[i] = ((const uint32_t *)x)[i];
+    }
+}
+
+// A thread makes 16 bytes of y, which may reach into the next row.
+template <typename T> __device__ __forceinline__ void change_pitch(const hyp_cuda_pitch &p)
+{
+    constexpr int EACH = 16 / sizeof(T), IN_WORD = 4 / sizeof(T);
+    for (int64_t i = first_thread(); i * EACH < p.total; i += thread_count()) {
+        int64_t row = divide(i * EACH, p.y_row), column = i * EACH - row * p.y_row.size;
+        const T *x = (const T *)p.x + row * p.x_row + column;
+        uint32_t words[4] = {0, 0, 0, 0};
+        if (row < p.rows && column + EACH < p.columns) {
+            load_words(x, words);
+        } else {
+#pragma unroll
+            for (int j = 0; j < EACH; j++, column++, x++) {
+                for (; column == p.y_row.size; row++, column = 0) x += p.x_row - p.y_row.size;
+                uint32_t element = row < p.rows && column < p.columns ? *x : 0;
+                words[j / IN_WORD] |= element << j % IN_WORD * 8 * (int)sizeof(T);
+            }
+        }
+        if ((i + 1) * EACH <= p.total) {
+            ((uint4 *)p.y)[i] = make_uint4(words[0], words[1], words[2], words[3]);
+        } else {
+#pragma unroll
+            for (int j = 0; j < EACH; j++)
+                if (i * EACH + j < p.total) ((T *)p.y)[i * EACH + j] = (T)(words[j / IN_WORD] >> j % IN_WORD * 8 * (int)sizeof(T));
+        }
+    }
+}
+
 // Reads a tile along x's contiguous dim and writes it along y's, through shared memory whose rows are padded by one
 // element against bank conflicts.
 __device__ __forceinline__ void transpose_tiles(const hyp_cuda_transpose &t)
@@ -537,6 +583,8 @@ KERNEL(range_f64, hyp_cuda_range, range<double>(p))
 KERNEL(range_u64, hyp_cuda_range, range<uint64_t>(p))
 KERNEL(copy, hyp_cuda_copy, copy_elements(p, first_thread(), thread_count()))
 KERNEL(copies, hyp_cuda_copies, copy_parts(p))
+KERNEL(pitch_16, hyp_cuda_pitch, change_pitch<uint16_t>(p))
+KERNEL(pitch_32, hyp_cuda_pitch, change_pitch<uint32_t>(p))
 KERNEL(transpose, hyp_cuda_transpose, transpose_tiles(p))
 KERNEL(gather, hyp_cuda_gather, gather_elements(p))
 KERNEL(gather_along, hyp_cuda_gather_along, gather_places(p))

@@ -37,22 +37,13 @@ static hyp_status set_bias(const hyp_cuda_library *lib, gemm *g, CUdeviceptr at,
     return hyp_cuda_lt_set(lib, &g->lt, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at, sizeof at, diag);
 }
 
-static CUdeviceptr address_of(const hyp_cuda_session *s, const hyp_cuda_operand *o)
-{
-    switch (o->in) {
-    case HYP_CUDA_IN_ROOM: return s->room + o->offset;
-    case HYP_CUDA_IN_WORKSPACE: return s->workspace + o->offset;
-    default: return s->at[o->tensor] + o->offset;
-    }
-}
-
 static hyp_status gemm_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 {
     gemm *g = data;
     const hyp_cuda_library *lib = &s->model->device->lib;
     if (g->bias_plus1) HYP_TRY(set_bias(lib, g, s->at[g->bias_plus1 - 1], diag));
-    CUdeviceptr a0 = address_of(s, &g->a), b0 = address_of(s, &g->b);
-    CUdeviceptr c0 = address_of(s, &g->c), d0 = address_of(s, &g->d);
+    CUdeviceptr a0 = hyp_cuda_operand_at(s, &g->a), b0 = hyp_cuda_operand_at(s, &g->b);
+    CUdeviceptr c0 = hyp_cuda_operand_at(s, &g->c), d0 = hyp_cuda_operand_at(s, &g->d);
     size_t workspace = g->workspace < s->workspace_bytes ? g->workspace : s->workspace_bytes;
     const hyp_cuda_box *outer = &g->product.outer;
     int64_t index[HYP_CUDA_DIMS] = {0}, count = hyp_cuda_box_count(outer);
@@ -213,7 +204,7 @@ static void set_scalars(gemm *g, double alpha, double beta)
 
 static hyp_cuda_operand tensor(uint32_t index) { return (hyp_cuda_operand){.tensor = index}; }
 
-/* d = alpha a bb, plus the tensor added_plus1 - 1 unless that is 0. a is of a tensor. */
+/* d = alpha a bb, plus the tensor added_plus1 - 1 unless that is 0. a is of a tensor, or a copy of it. */
 static hyp_status add_gemm(hyp_cuda_build *b, const hyp_cuda_product *product, double alpha, hyp_cuda_operand a,
                            hyp_cuda_operand bb, uint32_t added_plus1, hyp_cuda_operand d, gemm **out)
 {
@@ -226,7 +217,7 @@ static hyp_status add_gemm(hyp_cuda_build *b, const hyp_cuda_product *product, d
     g->b = bb;
     g->c = added_plus1 ? tensor(added_plus1 - 1) : d;
     g->d = d;
-    g->element = hyp_dtype_size(hyp_cuda_dtype(b->program, a.tensor));
+    g->element = hyp_dtype_size(hyp_cuda_dtype(b->program, a.tensor)); /* that of a copy in the room, too */
     g->workspace = b->session->workspace_bytes;
     set_scalars(g, alpha, added_plus1 ? 1 : 0);
     *out = g;
@@ -258,6 +249,44 @@ static hyp_status add_product(hyp_cuda_build *b, const hyp_cuda_product *product
     return hyp_cuda_add_rest(b, y, rows, product->m, &rest);
 }
 
+/* The operand as a copy of `columns` rows (as cuBLASLt counts: of what lies together) in the room, from *end on. */
+static hyp_cuda_operand take_copy(hyp_cuda_operand of, int64_t row, int64_t columns, size_t element, size_t *end)
+{
+    hyp_cuda_operand copy = {.in = HYP_CUDA_IN_ROOM, .tensor = of.tensor, .offset = *end};
+    *end += ((size_t)(row * columns) * element + HYP_CUDA_ALIGN - 1) / HYP_CUDA_ALIGN * HYP_CUDA_ALIGN;
+    return copy;
+}
+
+/* d = alpha a bb, by copies whose rows are multiples of 16 bytes. */
+static hyp_status add_padded(hyp_cuda_build *b, const hyp_cuda_product *p, const hyp_cuda_padding *padding, double alpha,
+                             hyp_cuda_operand a, hyp_cuda_operand bb, hyp_cuda_operand d)
+{
+    const hyp_cuda_product *q = &padding->product;
+    const size_t element = hyp_dtype_size(hyp_cuda_dtype(b->program, a.tensor));
+    const hyp_cuda_rest nothing = {0};
+    hyp_cuda_operand in_a = a, in_b = bb, out = d;
+    hyp_cuda_epilogue way;
+    size_t end = 0;
+    gemm *g;
+    if (padding->a) in_a = take_copy(a, q->lda, p->trans_a ? q->m : q->k, element, &end);
+    if (padding->b) in_b = take_copy(bb, q->ldb, p->trans_b ? q->k : q->n, element, &end);
+    if (padding->d) out = take_copy(d, q->ldd, q->n, element, &end);
+    HYP_TRY(hyp_cuda_want_room(b, end));
+    if (padding->a) {
+        const hyp_cuda_pitch from = {.x_row = p->lda, .rows = p->trans_a ? p->m : p->k, .columns = p->lda};
+        HYP_TRY(hyp_cuda_add_pitch(b, &from, a, q->lda, p->trans_a ? q->m : q->k, in_a, element));
+    }
+    if (padding->b) {
+        const hyp_cuda_pitch from = {.x_row = p->ldb, .rows = p->trans_b ? p->k : p->n, .columns = p->ldb};
+        HYP_TRY(hyp_cuda_add_pitch(b, &from, bb, q->ldb, p->trans_b ? q->k : q->n, in_b, element));
+    }
+    HYP_TRY(add_gemm(b, q, alpha, in_a, in_b, 0, out, &g));
+    HYP_TRY(settle(b, g, &nothing, &way));
+    if (!padding->d) return HYP_OK;
+    const hyp_cuda_pitch from = {.x_row = q->ldd, .rows = p->n, .columns = p->m};
+    return hyp_cuda_add_pitch(b, &from, out, p->ldd, p->n, d, element);
+}
+
 hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l)
 {
     const HypPlan__Layer *layer = k->layers[l];
@@ -276,7 +305,12 @@ hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_
     hyp_dtype dtype = hyp_cuda_dtype(b->program, x);
     double scale = dtype == HYP_F8E4M3 ? (double)layer->x_scale * (double)layer->weight_scale : 1;
     hyp_cuda_product_linear(dtype, k->tf32, m, n, depth, layer->weight_kn, &product);
-    return add_product(b, &product, scale, layer->weight, tensor(x), y, m, &rest);
+    hyp_cuda_padding padding;
+    if (rest.before_plus1 || !hyp_cuda_product_pads(&product, &padding))
+        return add_product(b, &product, scale, layer->weight, tensor(x), y, m, &rest);
+    HYP_TRY(add_padded(b, &product, &padding, scale, tensor(layer->weight), tensor(x), tensor(y)));
+    bool done = !rest.bias_plus1 && !rest.after_plus1 && rest.act == HYP_PLAN__ACT__ACT_NONE;
+    return done ? HYP_OK : hyp_cuda_add_rest(b, y, m, n, &rest);
 }
 
 hyp_status hyp_cuda_add_rows(hyp_cuda_build *b, const hyp_cuda_product *product, uint32_t weight, uint32_t x_plus1,
@@ -337,6 +371,9 @@ hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k)
     if (b->values[k->k] == 0) return hyp_cuda_add_zero(b, k->y, (size_t)results * hyp_dtype_size(dtype));
     hyp_cuda_product product;
     hyp_cuda_product_matmul(dtype, k, b->values, &product);
+    hyp_cuda_padding padding;
+    if (hyp_cuda_product_pads(&product, &padding))
+        return add_padded(b, &product, &padding, (double)k->alpha, tensor(k->b), tensor(k->a), tensor(k->y));
     gemm *g;
     HYP_TRY(add_gemm(b, &product, (double)k->alpha, tensor(k->b), tensor(k->a), 0, tensor(k->y), &g));
     hyp_cuda_rest nothing = {0};

@@ -25,6 +25,15 @@ typedef struct hyp_cuda_operand {
     size_t offset;
 } hyp_cuda_operand;
 
+static inline CUdeviceptr hyp_cuda_operand_at(const hyp_cuda_session *s, const hyp_cuda_operand *o)
+{
+    return (o->in == HYP_CUDA_IN_ROOM ? s->room : o->in == HYP_CUDA_IN_WORKSPACE ? s->workspace : s->at[o->tensor]) + o->offset;
+}
+
+/* pitch.c: y[rows_y, row] = what `from` says of x, with zeros where x has nothing; elements of 2 or 4 bytes. */
+HYP_NODISCARD hyp_status hyp_cuda_add_pitch(hyp_cuda_build *b, const hyp_cuda_pitch *from, hyp_cuda_operand x, int64_t row,
+                                            int64_t rows, hyp_cuda_operand y, size_t element);
+
 /* gemm.c: a product with nothing behind it, which is not tuned; a is of a tensor. The library may use so many bytes of
  * the workspace. */
 HYP_NODISCARD hyp_status hyp_cuda_add_plain(hyp_cuda_build *b, const hyp_cuda_product *product,
