@@ -1,7 +1,7 @@
 """Whole training steps (forward, loss, backward, AdamW) on a GPU, as plans, beside PyTorch's.
 
     python3 bench/gpu/train.py --bin DIR/bin [--library LIBHYPATIA-RT.SO] [--only mlp,gpt2,resnet18] [--types fp32,bf16]
-                               [--rounds 7] [--tune 20] [--compile] [--steps 20]
+                               [--rounds 7] [--tune 20] [--compile [MODE]] [--steps 20]
 
 mlp       1024 rows, 4096 -> 16384 -> 4096, ReLU between, mean squared error
 gpt2      GPT-2 small (12 layers of 768) from random weights, 8 x 512 tokens, the next token's cross-entropy
@@ -9,7 +9,7 @@ resnet18  64 images of 224 x 224, 1000 classes, batch normalization of the batch
 
 The models are PyTorch's; each is exported, and both sides begin with the same weights and see the same batch. In bf16 parameters
 and AdamW's state stay in 32 bits (PyTorch: autocast). Ways in turns: the plan untuned and tuned; PyTorch's eager operators with fused
-AdamW, called and from a CUDA graph; with --compile torch.compile, likewise. Medians of rounds; "memory" is what the device's
+AdamW, called and from a CUDA graph; with --compile torch.compile in this mode (max-autotune-no-cudagraphs), likewise. Medians of rounds; "memory" is what the device's
 allocators held at most (a plan's: weights, both buffers of each variable, scratch memory). "loss" is the largest difference of the two losses over
 --steps steps from the same start, relative. The floor is that of the products: two operations a term, thrice the forward pass.
 """
@@ -124,10 +124,10 @@ def export(module, x, path):
 class Torch:
     """A step of PyTorch's."""
 
-    def __init__(self, module, loss, kind, x, target, compiled=False):
+    def __init__(self, module, loss, kind, x, target, mode=None):
         self.module, self.x, self.target = module, x, target
         forward = lambda x, target: loss(module(x).float(), target)  # noqa: E731
-        self.forward = torch.compile(forward, mode="max-autotune-no-cudagraphs") if compiled else forward
+        self.forward = torch.compile(forward, mode=mode) if mode else forward
         self.optimizer = torch.optim.AdamW(module.parameters(), RATE, fused=True, capturable=True)
         self.narrow = kind == "bf16"
         self.loss = torch.zeros((), device="cuda")
@@ -203,7 +203,7 @@ def measure(args, library, name, kind, folder, stream):
     if args.compile:
         torch.cuda.reset_peak_memory_stats()
         held = torch.cuda.memory_allocated()
-        compiled = Torch(module, torch_loss, kind, x, target, True)
+        compiled = Torch(module, torch_loss, kind, x, target, args.compile)
         for _ in range(5):
             compiled.run()
         memory["compiled"] = (torch.cuda.max_memory_allocated() - held) / 2 ** 30
@@ -241,7 +241,7 @@ def main():
     parser.add_argument("--tune", type=float, default=20)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--slowest", type=int, default=0, help="print so many of the tuned plan's steps")
-    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--compile", nargs="?", metavar="MODE", const="max-autotune-no-cudagraphs")
     args = parser.parse_args()
     library = Library(args.library or os.path.join(args.bin, "../lib/libhypatia-rt.so"))
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
