@@ -1,6 +1,7 @@
 /* eval_conv.c - convolutions of the interpreter as products of matrices: the weights of a group [out K] times what lies
  * under the windows [K places], K being the channels of the group times the positions of the kernel. The sums have the
- * terms of the kernel's own loops (kernels/conv.c), and those of the padding, which are zeros.
+ * terms of the kernel's own loops (kernels/conv.c), and those of the padding, which are zeros. The gradient by the
+ * weights is the product of the gradient by the result [out places] with the same windows.
  */
 #include <math.h>
 #include <string.h>
@@ -25,13 +26,14 @@ bool hyp_eval_reads_stored(hyp_op op, uint32_t i, const hyp_type *type)
     }
 }
 
-/* One convolution on its way. */
+/* One convolution, or gradient by the weights, on its way. */
 typedef struct work {
     const hyp_conv *v;
     const double *x;
-    const float *w;
+    const float *w; /* NULL: a gradient */
     float *columns; /* [K places] of a block */
-    double *sums;   /* [out places] */
+    double *sums;   /* [out places], of a gradient [out K] */
+    float *g;       /* [out places]: the part of a gradient's y */
     int64_t depth;  /* K */
     int64_t row;    /* places along the last axis; a block is of whole ones */
 } work;
@@ -72,6 +74,29 @@ static void multiply_small(const work *k, const float *w, int64_t n)
     }
 }
 
+/* Adds what a block of n places says of the weights of one group of one sample. */
+static hyp_status add_weights(const work *k, int64_t sample, int64_t g, int64_t at, int64_t n, hyp_diag *diag)
+{
+    const hyp_conv *v = k->v;
+    const double *y = v->y->data;
+    double *w = (double *)v->w->data + g * v->out_channels * k->depth;
+    for (int64_t m = 0; m < v->out_channels; m++) {
+        const double *from = y + ((sample * v->group + g) * v->out_channels + m) * v->window.out_count + at;
+        for (int64_t j = 0; j < n; j++) k->g[m * n + j] = (float)from[j];
+    }
+    if (v->out_channels > 1 && hyp_is_large_product(v->out_channels, k->depth, n)) {
+        hyp_product p = {.trans_b = true, .m = v->out_channels, .n = k->depth, .k = n, .a = k->g, .b = k->columns};
+        HYP_TRY(hyp_product_f32(&p, k->sums, diag));
+        for (int64_t i = 0; i < v->out_channels * k->depth; i++) w[i] += k->sums[i];
+        return HYP_OK;
+    }
+    for (int64_t m = 0; m < v->out_channels; m++)
+        for (int64_t l = 0; l < k->depth; l++)
+            for (int64_t j = 0; j < n; j++)
+                w[m * k->depth + l] += (double)k->g[m * n + j] * (double)k->columns[l * n + j];
+    return HYP_OK;
+}
+
 /* The rows [first, first + count) of places of one group of one sample. */
 static hyp_status run_block(const work *k, int64_t sample, int64_t g, int64_t first, int64_t count, hyp_diag *diag)
 {
@@ -82,6 +107,7 @@ static hyp_status run_block(const work *k, int64_t sample, int64_t g, int64_t fi
         for (int64_t p = 0; p < win->kernel_count; p++)
             gather(k, k->x + (channel + i) * win->in_count, p, first, count,
                    k->columns + (i * win->kernel_count + p) * n);
+    if (!k->w) return add_weights(k, sample, g, first * k->row, n, diag);
     const float *w = k->w + g * v->out_channels * k->depth;
     if (v->out_channels > 1 && hyp_is_large_product(v->out_channels, k->depth, n)) {
         hyp_product p = {.m = v->out_channels, .n = n, .k = k->depth, .a = w, .b = k->columns};
@@ -106,25 +132,41 @@ static hyp_status run(work *k, hyp_diag *diag)
     int64_t rows = v->window.out_count / k->row,
             of_row = k->row * (k->depth > v->out_channels ? k->depth : v->out_channels);
     int64_t block = BLOCK / of_row < 1 ? 1 : BLOCK / of_row < rows ? BLOCK / of_row : rows;
+    size_t sums = (size_t)((k->w ? block * k->row : k->depth) * v->out_channels);
     k->columns = hyp_malloc((size_t)(block * k->row * k->depth) * sizeof *k->columns);
-    k->sums = hyp_malloc((size_t)(block * k->row * v->out_channels) * sizeof *k->sums);
-    hyp_status status =
-        k->columns && k->sums ? HYP_OK : hyp_fail_memory(diag, (size_t)(block * of_row) * sizeof *k->sums);
+    k->sums = hyp_malloc(sums * sizeof *k->sums);
+    k->g = k->w ? NULL : hyp_malloc((size_t)(block * k->row * v->out_channels) * sizeof *k->g);
+    bool there = k->columns && k->sums && (k->w || k->g);
+    hyp_status status = there ? HYP_OK : hyp_fail_memory(diag, (size_t)(block * of_row) * sizeof *k->sums);
     for (int64_t s = 0; s < v->batch; s++)
         for (int64_t g = 0; g < v->group; g++)
             for (int64_t first = 0; first < rows && status == HYP_OK; first += block)
                 status = run_block(k, s, g, first, rows - first < block ? rows - first : block, diag);
     hyp_free(k->columns);
     hyp_free(k->sums);
+    hyp_free(k->g);
     return status;
 }
 
-hyp_status hyp_eval_conv_fast(const hyp_eval_call *c, const hyp_conv *v, bool *out_done)
+static bool is_empty(const hyp_conv *v) { return v->y->count == 0 || v->w->count == 0 || v->window.in_count == 0; }
+
+static hyp_status run_weights(const hyp_eval_call *c, const hyp_conv *v, bool *out_done)
+{
+    const hyp_eval_tensor *x = c->in[0], *g = c->in[1];
+    if (!x->f || !g->f || x->dtype == HYP_F64 || is_empty(v)) return HYP_OK;
+    for (size_t i = 0; i < g->count; i++) /* see below; what is beyond a float would not be finite as one */
+        if (!isfinite((float)g->f[i])) return HYP_OK;
+    work k = {.v = v, .x = x->f, .depth = v->in_channels * v->window.kernel_count,
+              .row = v->window.out[v->window.n - 1]};
+    memset(v->w->data, 0, (size_t)v->w->count * sizeof(double));
+    *out_done = true;
+    return run(&k, c->diag);
+}
+
+static hyp_status run_conv(const hyp_eval_call *c, const hyp_conv *v, bool *out_done)
 {
     const hyp_eval_tensor *x = c->in[0], *w = c->in[1];
-    *out_done = false;
-    if (!x->f || x->dtype == HYP_F64 || v->z || strcmp(c->attrs[4].sym, "none") != 0) return HYP_OK;
-    if (v->y->count == 0 || w->count == 0 || v->window.in_count == 0) return HYP_OK;
+    if (!x->f || x->dtype == HYP_F64 || v->z || strcmp(c->attrs[4].sym, "none") != 0 || is_empty(v)) return HYP_OK;
     float *own;
     work k = {.v = v, .x = x->f};
     if (w->stored) {
@@ -142,4 +184,18 @@ hyp_status hyp_eval_conv_fast(const hyp_eval_call *c, const hyp_conv *v, bool *o
     *out_done = finite;
     hyp_free(own);
     return status;
+}
+
+hyp_status hyp_eval_conv_fast(const hyp_eval_call *c, const hyp_kernel_call *call, bool *out_done)
+{
+    hyp_conv v;
+    *out_done = false;
+    if (c->mode != HYP_EVAL_FAST) return HYP_OK;
+    if (c->op == HYP_OP_conv_backward_weights) {
+        HYP_TRY(hyp_kernel_read_conv_weights(call, &v));
+        return run_weights(c, &v, out_done);
+    }
+    if (c->op != HYP_OP_conv) return HYP_OK;
+    HYP_TRY(hyp_kernel_read_conv(call, false, &v));
+    return run_conv(c, &v, out_done);
 }

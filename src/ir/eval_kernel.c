@@ -3,7 +3,6 @@
 
 #include "ir/op.h"
 #include "kernels/kernels.h"
-#include "kernels/window.h"
 
 static hyp_array array_of(const hyp_eval_tensor *t)
 {
@@ -72,13 +71,9 @@ hyp_status hyp_eval_kernel(const hyp_eval_call *c)
     for (uint32_t i = 0; i < c->out_count; i++) out[i] = array_of(&c->out[i]);
     for (uint32_t i = 0; i < info->attr_count; i++) attrs[i] = attr_of(&c->attrs[i]);
     HYP_TRY(hyp_kernel_check(kernel, &call));
-    if (c->op == HYP_OP_conv && c->mode == HYP_EVAL_FAST) {
-        hyp_conv v;
-        bool done;
-        HYP_TRY(hyp_kernel_read_conv(&call, false, &v));
-        HYP_TRY(hyp_eval_conv_fast(c, &v, &done));
-        if (done) return HYP_OK;
-    }
+    bool done;
+    HYP_TRY(hyp_eval_conv_fast(c, &call, &done));
+    if (done) return HYP_OK;
     if (c->op == HYP_OP_conv && c->in[1]->stored) return run_loaded(c, kernel, &call);
     return run(kernel, &call);
 }

@@ -42,7 +42,7 @@ static kind kind_of(const hyp_node *n)
 static bool multiplies(hyp_op op)
 {
     return op == HYP_OP_linear || op == HYP_OP_matmul || op == HYP_OP_gemm || op == HYP_OP_conv ||
-           op == HYP_OP_conv_transpose;
+           op == HYP_OP_conv_transpose || op == HYP_OP_conv_backward_weights;
 }
 
 /* Is computed by products of a library, whatever comes after them. */
@@ -71,6 +71,8 @@ static double sum_length(const hyp_node *n, const hyp_eval_tensor *const *in)
     case HYP_OP_gemm: return (double)in[0]->dims[n->attrs[0].i ? 0 : 1];
     case HYP_OP_conv: return in[1]->dims[0] ? (double)in[1]->count / (double)in[1]->dims[0] : 1;
     case HYP_OP_conv_transpose: return in[1]->dims[1] ? (double)in[1]->count / (double)in[1]->dims[1] : 1;
+    case HYP_OP_conv_backward_weights:
+        return in[1]->dims[1] ? (double)in[1]->count / (double)in[1]->dims[1] : 1;
     case HYP_OP_reduce_sum:
     case HYP_OP_reduce_mean:
     case HYP_OP_reduce_prod:

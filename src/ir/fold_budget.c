@@ -53,6 +53,13 @@ static uint64_t conv_depth(const hyp_type *w)
     return filters ? elements(w) / filters : 0;
 }
 
+/* Terms of a sum of the gradient by these weights, g being that by the result. */
+static uint64_t gradient_depth(const hyp_type *g)
+{
+    uint64_t filters = size_of_axis(g, 1);
+    return filters ? elements(g) / filters : 0;
+}
+
 /* Multiplications of matrices, as the library does them. */
 static uint64_t product_flops(hyp_op op, const hyp_attr *attrs, const hyp_type *const *in, uint32_t input_count,
                               const hyp_type *out)
@@ -65,6 +72,7 @@ static uint64_t product_flops(hyp_op op, const hyp_attr *attrs, const hyp_type *
     case HYP_OP_fused_linear_add:
     case HYP_OP_quantized_linear: return times(elements(out), size_of_axis(in[0], 1));
     case HYP_OP_conv: return times(elements(out), conv_depth(in[1]));
+    case HYP_OP_conv_backward_weights: return times(elements(out), gradient_depth(in[1]));
     case HYP_OP_fused_mlp: {
         const hyp_type *x = in[input_count - 1];
         uint64_t sum = 0, rows = elements(x), k = size_of_axis(x, -1);
@@ -83,6 +91,10 @@ static uint64_t steps(hyp_op op, const hyp_attr *attrs, const hyp_type *const *i
     case HYP_OP_conv: { /* what lies under a window is gathered once for all filters of a group, eight in a step */
         uint64_t group = attrs[3].i > 0 ? (uint64_t)attrs[3].i : 1, filters = size_of_axis(in[1], 0) / group;
         return filters ? add(1, conv_depth(in[1]) / filters / 8) : 1;
+    }
+    case HYP_OP_conv_backward_weights: { /* likewise */
+        uint64_t group = attrs[3].i > 0 ? (uint64_t)attrs[3].i : 1, filters = size_of_axis(in[1], 1) / group;
+        return filters ? add(1, gradient_depth(in[1]) / filters / 8) : 1;
     }
     case HYP_OP_conv_transpose: return elements(in[1]);
     case HYP_OP_max_pool:

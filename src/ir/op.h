@@ -95,10 +95,11 @@ bool hyp_eval_reads_stored(hyp_op op, uint32_t i, const hyp_type *type);
 /* The floats of such a constant: those in memory, or a copy that is aligned, *out_own, the caller's to free. NULL: no
  * memory. */
 const float *hyp_eval_stored(const hyp_eval_tensor *t, float **out_own);
-/* A convolution of floats as products of its weights with what lies under its windows: eval_conv.c. *out_done false:
- * nothing was done, the kernel has to. */
-struct hyp_conv;
-hyp_status hyp_eval_conv_fast(const hyp_eval_call *c, const struct hyp_conv *v, bool *out_done);
+/* In HYP_EVAL_FAST a convolution of floats, or the gradient of one by its weights, as products of matrices with what
+ * lies under its windows: eval_conv.c. `call` is that of its kernel, checked. *out_done false: it is another operator,
+ * or nothing was done, the kernel has to. */
+struct hyp_kernel_call;
+hyp_status hyp_eval_conv_fast(const hyp_eval_call *c, const struct hyp_kernel_call *call, bool *out_done);
 
 /* Rounds the elements to t->dtype: floats to the nearest, integers modulo 2^bits. */
 void hyp_eval_round(hyp_eval_tensor *t);

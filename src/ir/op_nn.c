@@ -18,6 +18,15 @@ static hyp_status check_lists(const hyp_infer_call *c, int32_t n, uint32_t first
     return HYP_OK;
 }
 
+static hyp_status check_kernel(const hyp_infer_call *c, const hyp_attr *kernel, int32_t n)
+{
+    if (kernel->count != (uint32_t)n) return hyp_infer_fail(c, "a window of %u axes, %d are wanted", kernel->count, n);
+    for (int32_t i = 0; i < n; i++)
+        if (hyp_dim_is_const(kernel->dims[i]) && kernel->dims[i] < 1)
+            return hyp_infer_fail(c, "a window of %lld", (long long)kernel->dims[i]);
+    return HYP_OK;
+}
+
 static hyp_status check_spatial(const hyp_infer_call *c, const hyp_type *x, int32_t *out_n)
 {
     if (x->rank < 3) return hyp_infer_fail(c, "x is %s, [N C ...] is wanted", hyp_infer_type_text(c, x));
@@ -78,7 +87,7 @@ static hyp_status check_bias(const hyp_infer_call *c, hyp_dim channels)
     return HYP_OK;
 }
 
-/* Groups divide both numbers of channels. Sizes of what is a kernel may be symbolic, as where the gradient of an output is one. */
+/* Groups divide both numbers of channels. Sizes of a kernel may be symbolic. */
 static hyp_status check_group(const hyp_infer_call *c, const hyp_type *w, hyp_dim *out_channels)
 {
     int64_t group = c->attrs[3].i;
@@ -174,6 +183,37 @@ hyp_status hyp_infer_conv_transpose(const hyp_infer_call *c)
     return HYP_OK;
 }
 
+/* [channels of g, channels of x in a group, kernel...]; g is of the shape that the convolution of x gives. */
+hyp_status hyp_infer_conv_backward_weights(const hyp_infer_call *c)
+{
+    const hyp_type *x = &c->in[0]->type, *g = &c->in[1]->type;
+    const hyp_attr *kernel = &c->attrs[4];
+    int64_t group = c->attrs[3].i;
+    hyp_type *y = &c->out[0].type;
+    int32_t n = 0;
+    HYP_TRY(hyp_check_dtype(c, HYP_CLASS_NUMERIC));
+    HYP_TRY(check_spatial(c, x, &n));
+    HYP_TRY(check_lists(c, n, 0));
+    HYP_TRY(check_kernel(c, kernel, n));
+    if (g->rank != x->rank || !hyp_check_equal(c, x->dims[0], g->dims[0]))
+        return hyp_infer_fail(c, "the gradient is %s for x %s", hyp_infer_type_text(c, g), hyp_infer_type_text(c, x));
+    *y = *x;
+    y->dims[0] = g->dims[1];
+    if (group < 1 || !hyp_dim_divides(c->dims, group, x->dims[1], &y->dims[1]) || !divides(c, group, g->dims[1]))
+        return hyp_infer_fail(c, "x %s and the gradient %s do not fit in %lld groups", hyp_infer_type_text(c, x),
+                              hyp_infer_type_text(c, g), (long long)group);
+    for (int32_t i = 0; i < n; i++) {
+        hyp_dim places;
+        HYP_TRY(window_size(c, x->dims[2 + i], kernel->dims[i], &c->attrs[0], &c->attrs[1], &c->attrs[2], n, i, false,
+                            &places));
+        if (!hyp_check_equal(c, places, g->dims[2 + i]))
+            return hyp_infer_fail(c, "the gradient is %s, axis %d of what the convolution gives has %s",
+                                  hyp_infer_type_text(c, g), i + 2, hyp_infer_dim_text(c, places));
+        y->dims[2 + i] = kernel->dims[i];
+    }
+    return HYP_OK;
+}
+
 static hyp_status infer_pool(const hyp_infer_call *c)
 {
     const hyp_type *x = &c->in[0]->type;
@@ -181,14 +221,11 @@ static hyp_status infer_pool(const hyp_infer_call *c)
     int32_t n = 0;
     HYP_TRY(check_spatial(c, x, &n));
     HYP_TRY(check_lists(c, n, 1));
-    if (kernel->count != (uint32_t)n) return hyp_infer_fail(c, "a window of %u axes, %d are wanted", kernel->count, n);
+    HYP_TRY(check_kernel(c, kernel, n));
     c->out[0].type = *x;
-    for (int32_t i = 0; i < n; i++) {
-        if (hyp_dim_is_const(kernel->dims[i]) && kernel->dims[i] < 1)
-            return hyp_infer_fail(c, "a window of %lld", (long long)kernel->dims[i]);
+    for (int32_t i = 0; i < n; i++)
         HYP_TRY(window_size(c, x->dims[2 + i], kernel->dims[i], &c->attrs[1], &c->attrs[2], &c->attrs[3], n, i,
                             c->attrs[4].i != 0, &c->out[0].type.dims[2 + i]));
-    }
     return HYP_OK;
 }
 

@@ -95,6 +95,8 @@ typedef struct hyp_conv {
 
 /* The arguments of `conv`, or of `conv-transpose`, all checked. */
 hyp_status hyp_kernel_read_conv(const hyp_kernel_call *c, bool transpose, hyp_conv *out);
+/* Those of `conv-backward-weights`: x, the gradient y of what the convolution gives, and w, which is the result. */
+hyp_status hyp_kernel_read_conv_weights(const hyp_kernel_call *c, hyp_conv *out);
 /* The window of a pooling operator, whose attributes begin with kernel, strides, pads and dilations; x and y checked. */
 hyp_status hyp_kernel_read_pool(const hyp_kernel_call *c, hyp_window *out);
 

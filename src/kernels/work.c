@@ -6,8 +6,8 @@
 #include "kernels/sample.h"
 
 hyp_kernel_work_fn hyp_kernel_work_each, hyp_kernel_work_norm, hyp_kernel_work_lrn, hyp_kernel_work_topk,
-    hyp_kernel_work_conv, hyp_kernel_work_conv_transpose, hyp_kernel_work_pool, hyp_kernel_work_recurrence,
-    hyp_kernel_work_resize, hyp_kernel_work_grid_sample, hyp_kernel_work_affine_grid, hyp_kernel_work_roi_align,
+    hyp_kernel_work_conv, hyp_kernel_work_conv_transpose, hyp_kernel_work_conv_backward_weights, hyp_kernel_work_pool,
+    hyp_kernel_work_recurrence, hyp_kernel_work_resize, hyp_kernel_work_grid_sample, hyp_kernel_work_affine_grid, hyp_kernel_work_roi_align,
     hyp_kernel_work_non_max_suppression, hyp_kernel_work_unique;
 
 /* Elements of axes first .. rank of an array, in double, which cannot overflow. */
@@ -65,6 +65,12 @@ double hyp_kernel_work_conv(const hyp_kernel_call *c)
 double hyp_kernel_work_conv_transpose(const hyp_kernel_call *c)
 {
     return 2 * elements(&c->in[0], 0) * elements(&c->in[1], 1);
+}
+
+/* Every element of g takes part in in x window elements of the result [out, in, window...], each of which is written. */
+double hyp_kernel_work_conv_backward_weights(const hyp_kernel_call *c)
+{
+    return 2 * elements(&c->in[1], 0) * elements(&c->out[0], 1) + elements(&c->out[0], 0);
 }
 
 double hyp_kernel_work_pool(const hyp_kernel_call *c) { return 2 * elements(&c->out[0], 0) * product(&c->attrs[0]); }

@@ -177,7 +177,8 @@ static double call_work(const HypPlan__Program *p, const HypPlan__Call *k, const
  * work. */
 static bool is_product(const HypPlan__Call *k)
 {
-    return strcmp(k->kernel, "conv") == 0 || strcmp(k->kernel, "conv-transpose") == 0 || hyp_plan_is_recurrence(k);
+    return strcmp(k->kernel, "conv") == 0 || strcmp(k->kernel, "conv-transpose") == 0 ||
+           strcmp(k->kernel, "conv-backward-weights") == 0 || hyp_plan_is_recurrence(k);
 }
 
 /* One operation for a bias, for what is added and for each activation and pointwise instruction, whatever they cost on

@@ -11,7 +11,7 @@
 #include "rewrite/internal.h"
 
 /* Operators that are measured by more than their elements. Places are those of the tensor that has a channel for each
- * filter: of the result, of the input of a transposed convolution. */
+ * filter: of the result, of the input of a transposed convolution, of the gradient by the result. */
 static const struct {
     hyp_op op;
     uint32_t count;
@@ -21,6 +21,7 @@ static const struct {
     {HYP_OP_matmul, 4, "BATCH M N K"},
     {HYP_OP_conv, 5, "PLACES FILTERS CHANNELS TAPS GROUPS"}, /* channels of a group */
     {HYP_OP_conv_transpose, 5, "PLACES FILTERS CHANNELS TAPS GROUPS"},
+    {HYP_OP_conv_backward_weights, 5, "PLACES FILTERS CHANNELS TAPS GROUPS"},
     {HYP_OP_attention, 4, "BATCH ROWS KEYS WIDTH"},
     {HYP_OP_max_pool, 2, "ELEMENTS TAPS"},
     {HYP_OP_average_pool, 2, "ELEMENTS TAPS"},
@@ -71,7 +72,7 @@ hyp_status hyp_measured_read(const char *file, const hyp_sexpr *form, hyp_measur
     const char *name = form->items[1]->text, *sizes = hyp_op_find(name, &m.op) ? sizes_of(m.op, &m.rank) : NULL;
     if (!sizes)
         return hyp_sexpr_fail(diag, file, form->items[1], HYP_ERR_MALFORMED,
-                              "'%s' is no operator that is measured: linear, matmul, conv, attention, pools, softmax, sums, "
+                              "'%s' is no operator that is measured: linear, matmul, convolutions, attention, pools, softmax, sums, "
                               "means, normalizations, transpose, concat, gather, pad and elementwise ones are",
                               name);
     if (form->count != m.rank + 4)
@@ -144,6 +145,11 @@ static void ask(const hyp_measured *m, question *q)
         q->types[0] = tensor(m, 3, 1, s[1], s[0]);
         q->types[1] = tensor(m, 3, s[1], s[2], s[3]);
         q->output = tensor(m, 3, 1, s[2] * s[4], s[0]);
+        break;
+    case HYP_OP_conv_backward_weights:
+        q->types[0] = tensor(m, 3, 1, s[2] * s[4], s[0]);
+        q->types[1] = tensor(m, 3, 1, s[1], s[0]);
+        q->output = tensor(m, 3, s[1], s[2], s[3]);
         break;
     case HYP_OP_attention:
         q->types[0] = q->output = tensor(m, 3, s[0], s[1], s[3]);

@@ -284,31 +284,38 @@ static double fused_mlp(const asking *a)
     return seconds;
 }
 
-/* The same of a convolution. Where none was measured it is a product, unless there are groups. */
+/* The same of a convolution. Where none was measured it is a product, unless there are groups, and the gradient by the
+ * weights is like the convolution. */
 static double convolution_ratio(const asking *a, hyp_op op, hyp_dtype t, const double *shape)
 {
     double out = 1;
     if (a->line->tf32 && t == HYP_F32) return out;
+    if (op == HYP_OP_conv_backward_weights) {
+        if (hyp_measured_ratio(a->device, op, t, shape, &out)) return out;
+        op = HYP_OP_conv;
+    }
     if (!hyp_measured_ratio(a->device, op, t, shape, &out) && shape[4] == 1 && op == HYP_OP_conv)
         hyp_measured_ratio(a->device, HYP_OP_linear, t, (const double[]){shape[0], shape[1], shape[2] * shape[3]}, &out);
     return out;
 }
 
-/* A convolution multiplies every result by the weights of its channel, the transpose of one every element of x. */
+/* A convolution multiplies every result by the weights of its channel, the transpose of one every element of x, and the
+ * gradient by the weights, which are its result, every element of the gradient by what the convolution gives. */
 static double convolution(const asking *a)
 {
     const hyp_cost_query *q = a->q;
-    bool transpose = q->op == HYP_OP_conv_transpose;
-    const hyp_type *w = q->inputs[1], *y = &q->outputs[0];
-    const hyp_type *of = transpose ? q->inputs[0] : y, *other = transpose ? y : q->inputs[0]; /* of: a channel a filter */
-    const hyp_type *added = !transpose && q->input_count > 3 ? q->inputs[3] : NULL;
+    bool transpose = q->op == HYP_OP_conv_transpose, backward = q->op == HYP_OP_conv_backward_weights;
+    const hyp_type *y = &q->outputs[0], *w = backward ? y : q->inputs[1];
+    const hyp_type *of = transpose ? q->inputs[0] : backward ? q->inputs[1] : y; /* a channel a filter */
+    const hyp_type *other = transpose ? y : q->inputs[0];
+    const hyp_type *added = q->op == HYP_OP_conv && q->input_count > 3 ? q->inputs[3] : NULL;
     double filters = fmax(1, size_of(a, w->dims[0])), in = fmax(1, size_of(a, w->dims[1]));
     double taps = elements(a, w) / (filters * in), groups = size_of(a, other->dims[1]) / in;
-    double weights = bytes(a, w), moved = all_inputs(a) - weights - bytes(a, added) + all_outputs(a);
+    double weights = backward ? 0 : bytes(a, w), moved = all_inputs(a) - weights - bytes(a, added) + all_outputs(a);
     double seconds = a->device->launch_seconds + fmax(computing(a, 2 * elements(a, of) * in * taps, w->dtype),
                                                       reading_weights(a, weights) + moving(a, moved, weights + moved));
     seconds *= convolution_ratio(a, q->op, w->dtype, (const double[]){elements(a, of) / filters, filters, in, taps, groups});
-    if (transpose) return seconds;
+    if (q->op != HYP_OP_conv) return seconds;
     double count = elements(a, y);
     if (added) seconds += sum(a, "before", added, count);
     /* Of what is no part of the kernel one may be a pass, but never more than a node of its own. */
@@ -514,7 +521,8 @@ static double one_kernel(const asking *a)
     case HYP_OP_matmul:
     case HYP_OP_gemm: return matmul(a);
     case HYP_OP_conv:
-    case HYP_OP_conv_transpose: return convolution(a);
+    case HYP_OP_conv_transpose:
+    case HYP_OP_conv_backward_weights: return convolution(a);
     case HYP_OP_lstm:
     case HYP_OP_gru:
     case HYP_OP_rnn: return recurrence(a);

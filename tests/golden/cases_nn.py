@@ -53,6 +53,17 @@ def conv_transpose(x, w, strides, pads, dilations, group, more):
     return y
 
 
+def conv_backward_weights(x, g, kernel, strides, pads, dilations, group):
+    m, c = g.shape[1] // group, x.shape[1] // group
+    w = np.zeros((g.shape[1], c, *kernel))
+    for o, inside in windows(x, kernel, strides, pads, dilations, g.shape[2:]):
+        for i in range(g.shape[1]):
+            first = i // m * c
+            for k, at in inside:
+                w[(i, slice(None), *k)] += d(g)[(slice(None), i, *o)] @ d(x)[(slice(None), slice(first, first + c), *at)]
+    return w
+
+
 def pool(x, kernel, strides, pads, sizes, f):
     y = np.zeros((*x.shape[:2], *sizes))
     for o, inside in windows(x, kernel, strides, pads, [1] * len(kernel), sizes):
@@ -70,6 +81,29 @@ def norm(x, axis, epsilon):
     mean = d(x).mean(axes, keepdims=True)
     inverse = 1 / np.sqrt(((d(x) - mean) ** 2).mean(axes, keepdims=True) + epsilon)
     return (d(x) - mean) * inverse, mean, inverse
+
+
+def backward_weights():
+    own = np.random.default_rng(73)
+
+    def make(dtype, *shape):
+        return (own.integers(-32, 33, shape) / (16 if dtype.kind == "f" else 1)).astype(dtype)
+
+    def put(name, x, g, dtype=np.dtype(np.float32), group=1, **window):
+        window = {key: list(window[key]) for key in ("kernel", "strides", "pads", "dilations")}
+        x, g = make(dtype, *x), make(dtype, *g)
+        w = conv_backward_weights(x, g, **window, group=group)
+        case("conv-backward-weights", name, text(**window) + f" :group {group}", [x, g], w.astype(dtype))
+
+    plain = dict(strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1))
+    put("one tap", (3, 2, 3, 4), (3, 5, 3, 4), kernel=(1, 1), **plain)
+    put("groups, uneven", (2, 4, 5, 6), (2, 6, 3, 5), kernel=(3, 2), strides=(2, 1), pads=(1, 0, 2, 1), dilations=(1, 2), group=2)
+    put("each channel by itself", (2, 3, 6, 5), (2, 3, 3, 3), kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1), dilations=(1, 1), group=3)
+    put("elements that no window reaches", (2, 2, 9), (2, 3, 3), kernel=(2,), strides=(3,), pads=(0, 0), dilations=(1,))
+    put("windows in the padding alone", (1, 1, 2), (1, 1, 8), kernel=(2,), strides=(1,), pads=(4, 3), dilations=(1,))
+    put("three axes", (1, 2, 3, 3, 4), (1, 2, 2, 3, 2), kernel=(2, 2, 2), strides=(1, 1, 2), pads=(0, 1, 0, 0, 0, 1), dilations=(1, 1, 1))
+    put("no images", (0, 2, 3, 3), (0, 2, 2, 2), kernel=(2, 2), **plain)
+    put("integers", (2, 1, 4), (2, 2, 3), np.dtype(np.int32), kernel=(2,), strides=(1,), pads=(0, 0), dilations=(1,))
 
 
 def cases():
@@ -99,6 +133,7 @@ def cases():
     case("conv-transpose", "groups", text(**shape) + " :group 2 :more (1 0)", [x, wt],
          conv_transpose(x, wt, [2, 3], [1, 0, 0, 1], [1, 2], 2, [1, 0]), "ConvTranspose", group=2,
          output_padding=[1, 0], **shape)
+    backward_weights()
     ceil = dict(kernel=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0], dilations=[1, 1])
     onnx = dict(kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 1, 0])
     top = pool(x, [3, 2], [2, 2], [1, 0, 1, 0], [3, 3], lambda v: v.max(0))

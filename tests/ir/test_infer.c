@@ -12,6 +12,7 @@ typedef struct row {
 #define Q "(input %x (f8e4m3 batch 3 4)) (input %w (f8e4m3 5 4)) (input %b (bf16 5)) (input %r (bf16 batch 3 5)) "
 #define SCALED "(%y (quantized-linear :x-scale 0.5 :w-scale 2.0 "
 #define N "(input %x (f32 batch 4 8 width)) (input %w (f32 6 2 3 2)) (input %t (f32 4 3 2 2)) "
+#define G "(input %x (f32 2 4 8 7)) (input %g (f32 2 6 6 6)) (input %h (f32 3 6 6 6)) "
 #define A "(input %q (f32 batch 2 7 4)) (input %k (f32 1 2 n 4)) (input %v (f32 batch 2 n 5)) "
 #define I "(input %i (i64 2 n)) "
 
@@ -108,6 +109,9 @@ static const row accepted[] = {
      "f32[batch 6 4 (+ -2 width)]"},
     {N "(%y (conv-transpose :strides (2 1) :pads (0 0 0 0) :dilations (1 1) :more (1 0) %x %t))",
      "f32[batch 3 17 (+ 1 width)]"},
+    {N "(input %g (f32 batch 6 4 (+ -2 width))) (%y (conv-backward-weights :strides (2 1) :pads (1 0 1 0) :dilations (1 2) "
+       ":group 2 :kernel (3 2) %x %g))",
+     "f32[6 2 3 2]"},
     {N "(%y (max-pool :kernel (2 2) :strides (2 2) :pads (0 0 0 0) :dilations (1 1) %x))",
      "f32[batch 4 4 (floordiv width 2)]"},
     {"(input %x (f32 1 4 6 4)) (%y (average-pool :kernel (3 3) :strides (2 2) :pads (0 0 0 0) :dilations (1 1) :ceil 1 "
@@ -347,6 +351,19 @@ static const row refused[] = {
     {N "(%y (conv :strides (1 1) :pads (0 0 0 0) :dilations (1 1) :group 2 %x %w %x))", "a vector of 6 is wanted"},
     {N "(%y (conv :strides (1 1) :pads (0 0 0 0) :dilations (1 1) :group 2 %x %w none %x))", "is added, the result is"},
     {N "(%y (conv-transpose :strides (1 1) :pads (9 0 9 0) :dilations (1 1) :more (0 0) %x %t))", "padding is larger"},
+    {G "(%y (conv-backward-weights :strides (1 1) :pads (0 0 0 0) :dilations (1 1) :kernel (3) %x %g))",
+     "1 axes, 2 are wanted"},
+    {G "(%y (conv-backward-weights :strides (1 1) :pads (0 0 0 0) :dilations (1 1) :kernel (3 0) %x %g))", "a window of 0"},
+    {G "(%y (conv-backward-weights :strides (1 1) :pads (0 0 0 0) :dilations (1 1) :kernel (3 2) %x %h))",
+     "f32[3 6 6 6] for x f32[2 4 8 7]"},
+    {G "(%y (conv-backward-weights :strides (1 1) :pads (0 0 0 0) :dilations (1 1) :kernel (3 3) %x %g))",
+     "axis 3 of what the convolution gives has 5"},
+    {G "(%y (conv-backward-weights :strides (1 1) :pads (0 0 0 0) :dilations (1 1) :kernel (10 2) %x %g))",
+     "the window is larger than axis 2"},
+    {G "(%y (conv-backward-weights :strides (1 1) :pads (0 0 0 0) :dilations (1 1) :group 4 :kernel (3 2) %x %g))",
+     "do not fit in 4 groups"},
+    {G "(%y (conv-backward-weights :strides (1 1) :pads (0 0 0 0) :dilations (1 1) :group 0 :kernel (3 2) %x %g))",
+     "do not fit in 0 groups"},
     {N "(%y (max-pool :kernel (2) :strides (1 1) :pads (0 0 0 0) :dilations (1 1) %x))", "1 axes, 2 are wanted"},
     {N "(%y (average-pool :kernel (2 3) :strides (2 2) :pads (0 0 0 0) :dilations (1 1) :ceil 1 %x))",
      "axis 3 must have a fixed size"},
