@@ -35,7 +35,8 @@ bool hyp_uses_layouts(const HypPlan__Step *step, const bool *channels_last)
 
 static bool is_window(const HypPlan__Step *step)
 {
-    static const char *const kernels[] = {"conv", "conv-transpose", "max-pool", "average-pool"};
+    static const char *const kernels[] = {"conv", "conv-transpose", "conv-backward-weights", "max-pool",
+                                          "average-pool"};
     for (size_t i = 0; step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL && i < sizeof kernels / sizeof *kernels; i++)
         if (strcmp(kernels[i], step->call->kernel) == 0) return true;
     return false;
@@ -83,12 +84,13 @@ static bool strike_all(const HypPlan__Step *step, bool *channels_last)
     return changed;
 }
 
-/* x, what is added, and the result may lie either way; weights and bias not. What is added in the memory of a result
+/* x, what is added, and the result, or its gradient, may lie either way; weights and bias not. What is added in the memory of a result
  * with the channels last must have them last as well. */
 static bool visit_window(const HypPlan__Program *p, const HypPlan__Step *step, bool *channels_last)
 {
     const HypPlan__Call *call = step->call;
     bool changed = false;
+    if (strcmp(call->kernel, "conv-backward-weights") == 0) return strike(channels_last, call->outputs[0]);
     for (size_t i = 1; i < 3 && i < call->n_inputs_plus1; i++)
         if (call->inputs_plus1[i]) changed = strike(channels_last, call->inputs_plus1[i] - 1) || changed;
     uint32_t added_plus1 = hyp_plan_step_replaces(step), y = call->outputs[0];

@@ -198,6 +198,7 @@ static const struct {
     {"rnn", hyp_cpu_prepare_recurrent, HYP_CPU_OWN},
 #ifdef HYP_HAVE_ONEDNN
     {"conv", hyp_dnnl_prepare_window, HYP_CPU_ONEDNN},   {"conv-transpose", hyp_dnnl_prepare_window, HYP_CPU_ONEDNN},
+    {"conv-backward-weights", hyp_dnnl_prepare_window, HYP_CPU_ONEDNN},
 #endif
 };
 

@@ -93,6 +93,21 @@ static dnnl_primitive_desc_t convolution(dnnl_engine_t engine, bool transpose, c
     return status == dnnl_success ? prefer_older(pd) : NULL;
 }
 
+static dnnl_primitive_desc_t backward_weights(dnnl_engine_t engine, const hyp_dnnl_window *w, hyp_md_ref src,
+                                              hyp_md_ref weights, hyp_md_ref dst, const_dnnl_primitive_attr_t attr)
+{
+    dnnl_primitive_desc_t forward = NULL, pd = NULL; /* which it has to be told of */
+    if (dnnl_convolution_forward_primitive_desc_create(&forward, engine, dnnl_forward_training, dnnl_convolution_direct,
+                                                       src, weights, NULL, dst, w->strides, w->dilates, w->before,
+                                                       w->after, NULL) != dnnl_success)
+        return NULL;
+    dnnl_status_t status = dnnl_convolution_backward_weights_primitive_desc_create(
+        &pd, engine, dnnl_convolution_direct, src, weights, NULL, dst, w->strides, w->dilates, w->before, w->after,
+        forward, attr);
+    dnnl_primitive_desc_destroy(forward);
+    return status == dnnl_success ? pd : NULL;
+}
+
 #else
 
 hyp_md hyp_md_create(int rank, const int64_t *dims, dnnl_data_type_t type, const int64_t *strides)
@@ -143,6 +158,24 @@ static dnnl_primitive_desc_t convolution(dnnl_engine_t engine, bool transpose, c
                                                                w->before, w->after);
     if (status != dnnl_success) return NULL;
     return dnnl_primitive_desc_create(&pd, &desc, attr, engine, NULL) == dnnl_success ? pd : NULL;
+}
+
+static dnnl_primitive_desc_t backward_weights(dnnl_engine_t engine, const hyp_dnnl_window *w, hyp_md_ref src,
+                                              hyp_md_ref weights, hyp_md_ref dst, const_dnnl_primitive_attr_t attr)
+{
+    dnnl_convolution_desc_t forward_desc, desc;
+    dnnl_primitive_desc_t forward = NULL, pd = NULL; /* which it has to be told of */
+    if (dnnl_dilated_convolution_forward_desc_init(&forward_desc, dnnl_forward_training, dnnl_convolution_direct, src,
+                                                   weights, NULL, dst, w->strides, w->dilates, w->before,
+                                                   w->after) != dnnl_success ||
+        dnnl_dilated_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, src, weights, NULL, dst,
+                                                            w->strides, w->dilates, w->before,
+                                                            w->after) != dnnl_success ||
+        dnnl_primitive_desc_create(&forward, &forward_desc, NULL, engine, NULL) != dnnl_success)
+        return NULL;
+    dnnl_status_t status = dnnl_primitive_desc_create(&pd, &desc, attr, engine, forward);
+    dnnl_primitive_desc_destroy(forward);
+    return status == dnnl_success ? pd : NULL;
 }
 
 #endif
@@ -212,6 +245,13 @@ static bool fill_attributes(dnnl_primitive_attr_t attr, const hyp_dnnl_post *pos
     return ok;
 }
 
+bool hyp_dnnl_is_reference(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = NULL;
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
+           strncmp(name, "ref", 3) == 0;
+}
+
 dnnl_primitive_desc_t hyp_dnnl_matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
                                       hyp_md_ref dst, const hyp_dnnl_post *post)
 {
@@ -220,9 +260,7 @@ dnnl_primitive_desc_t hyp_dnnl_matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_
     if (dnnl_primitive_attr_create(&attr) != dnnl_success) return NULL;
     if (fill_attributes(attr, post)) pd = matmul(engine, src, weights, bias, dst, attr);
     dnnl_primitive_attr_destroy(attr);
-    const char *name = NULL;
-    if (pd && dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
-        strncmp(name, "ref", 3) == 0) {
+    if (pd && hyp_dnnl_is_reference(pd)) {
         dnnl_primitive_desc_destroy(pd);
         pd = NULL;
     }
@@ -237,6 +275,18 @@ dnnl_primitive_desc_t hyp_dnnl_convolution(dnnl_engine_t engine, bool transpose,
     dnnl_primitive_desc_t pd = NULL;
     if (dnnl_primitive_attr_create(&attr) != dnnl_success) return NULL;
     if (fill_attributes(attr, post)) pd = convolution(engine, transpose, window, src, weights, bias, dst, attr);
+    dnnl_primitive_attr_destroy(attr);
+    return pd;
+}
+
+dnnl_primitive_desc_t hyp_dnnl_backward_weights(dnnl_engine_t engine, const hyp_dnnl_window *window, hyp_md_ref src,
+                                                hyp_md_ref weights, hyp_md_ref dst)
+{
+    const hyp_dnnl_post none = {.alpha = 1.0f, .act = {dnnl_alg_kind_undef, 0, 0}};
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t pd = NULL;
+    if (dnnl_primitive_attr_create(&attr) != dnnl_success) return NULL;
+    if (fill_attributes(attr, &none)) pd = backward_weights(engine, window, src, weights, dst, attr);
     dnnl_primitive_attr_destroy(attr);
     return pd;
 }

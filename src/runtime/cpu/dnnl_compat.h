@@ -67,6 +67,12 @@ dnnl_primitive_desc_t hyp_dnnl_convolution(dnnl_engine_t engine, bool transpose,
                                            hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias, hyp_md_ref dst,
                                            const hyp_dnnl_post *post);
 
+/* The gradient of such a convolution by the weights, dst being that by its result; no bias. NULL when oneDNN has none. */
+dnnl_primitive_desc_t hyp_dnnl_backward_weights(dnnl_engine_t engine, const hyp_dnnl_window *window, hyp_md_ref src,
+                                                hyp_md_ref weights, hyp_md_ref dst);
+/* Whether it is oneDNN's plain loops. */
+bool hyp_dnnl_is_reference(const_dnnl_primitive_desc_t pd);
+
 /* Description of an argument of a primitive: what is dnnl_query_weights_md or dnnl_query_scratchpad_md. */
 hyp_md_ref hyp_dnnl_query(const_dnnl_primitive_desc_t pd, dnnl_query_t what);
 /* A reorder of `from` into `to`. */

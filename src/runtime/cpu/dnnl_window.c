@@ -1,19 +1,26 @@
-/* Convolution and its transpose by oneDNN, in f32 over 1 to 3 spatial axes.
+/* Convolution, its transpose and its gradient by the weights by oneDNN, in f32 over 1 to 3 spatial axes.
  *
  * They run with the channels last, the layout of oneDNN's fastest kernels that takes no more memory than the plan's.
  * A tensor in the plan's layout is reordered before or after, in the work space; channels_last.c finds those that need
  * not be. What is added to a convolution is brought to where the result will be, unless the plan has put it there:
  * oneDNN's fastest kernels add to what the result held, but not another tensor. On several threads parts run side by
- * side: some images, or strips of one image along its first spatial axis, each with a primitive of its own.
+ * side: some images, or strips of one image along its first spatial axis, each with a primitive of its own; gradients by
+ * the weights, which are sums over all images, for some of the channels each.
  */
 #include <math.h>
 #include <stdatomic.h>
 
-#include "base/dtype.h"
-#include "runtime/cpu/dnnl_memory.h"
+#include "runtime/cpu/dnnl_window.h"
 
-enum { SRC, WEIGHTS, BIAS, ADDED, DST, OPERANDS }; /* the inputs of a convolution in their order, and the result */
-enum { MAX_DIMS = 3 + HYP_DNNL_SPATIAL };          /* of grouped weights */
+enum {
+    SRC = HYP_DNNL_WINDOW_SRC,
+    WEIGHTS = HYP_DNNL_WINDOW_WEIGHTS,
+    BIAS = HYP_DNNL_WINDOW_BIAS,
+    ADDED = HYP_DNNL_WINDOW_ADDED,
+    DST = HYP_DNNL_WINDOW_DST,
+    OPERANDS = HYP_DNNL_WINDOW_TENSORS
+};
+typedef hyp_dnnl_asked asked;
 
 /* A tensor of the plan, and the primitive's memory for it. */
 typedef struct operand {
@@ -28,6 +35,7 @@ typedef struct operand {
 
 typedef struct part {
     dnnl_primitive_t primitive;
+    bool backward;
     dnnl_memory_t scratchpad; /* NULL: none is wanted; at the start of the work space */
     operand operands[OPERANDS];
 } part;
@@ -57,6 +65,9 @@ static void window_destroy(void *opaque)
     hyp_free(s);
 }
 
+/* What a part gives. */
+static int result_of(bool backward) { return backward ? WEIGHTS : DST; }
+
 /* ---- running ----------------------------------------------------------------------------------------------- */
 
 typedef struct window_run {
@@ -73,7 +84,9 @@ static dnnl_status_t reorder(const hyp_cpu_run *run, int thread, const operand *
 
 static dnnl_status_t run_part(const part *s, const hyp_cpu_run *run, int thread, char *work)
 {
-    static const int names[OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, 0, DNNL_ARG_DST};
+    static const int forward[OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, 0, DNNL_ARG_DST},
+                     backward[OPERANDS] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, 0, 0, DNNL_ARG_DIFF_DST};
+    const int *names = s->backward ? backward : forward, result = result_of(s->backward);
     dnnl_exec_arg_t args[OPERANDS + 1];
     int count = 0;
     for (int i = 0; i < OPERANDS; i++) {
@@ -86,16 +99,16 @@ static dnnl_status_t run_part(const part *s, const hyp_cpu_run *run, int thread,
         dnnl_memory_set_data_handle(o->memory, o->outside ? work + o->offset : tensor);
     }
     dnnl_status_t status = dnnl_success;
-    for (int i = 0; i < DST && status == dnnl_success; i++) {
+    for (int i = 0; i < OPERANDS && status == dnnl_success; i++) {
         const operand *o = &s->operands[i];
-        if (o->reorder) status = reorder(run, thread, o, o->outside, o->memory);
+        if (o->reorder && i != result) status = reorder(run, thread, o, o->outside, o->memory);
     }
     if (s->scratchpad) {
         dnnl_memory_set_data_handle(s->scratchpad, work);
         args[count++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, s->scratchpad};
     }
     if (status == dnnl_success) status = hyp_dnnl_execute(run, thread, s->primitive, count, args);
-    const operand *y = &s->operands[DST];
+    const operand *y = &s->operands[result];
     return status == dnnl_success && y->outside ? reorder(run, thread, y, y->memory, y->outside) : status;
 }
 
@@ -118,174 +131,6 @@ static hyp_status run_window(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_d
     return status == dnnl_success ? HYP_OK : hyp_dnnl_fail(diag, (dnnl_status_t)status, op->step->call->kernel);
 }
 
-/* ---- descriptions ------------------------------------------------------------------------------------------ */
-
-/* What a step asks for, with everything that oneDNN does not check itself checked. */
-typedef struct asked {
-    const HypPlan__Call *call;
-    const HypPlan__Program *program;
-    const int64_t *values;
-    const bool *channels_last; /* by tensor: how it lies outside */
-    bool transpose;
-    hyp_dnnl_act act;
-    int64_t group;
-    int n; /* spatial axes */
-    hyp_dnnl_window window;
-    /* The part: some images; where it is one, some lines of the result along the first spatial axis, and those of x
-     * that they read. */
-    int64_t image, images, line, lines, x_line, x_lines;
-} asked;
-
-static uint32_t tensor_of(const asked *a, int which)
-{
-    const HypPlan__Call *c = a->call;
-    return which == DST ? c->outputs[0] : (size_t)which < c->n_inputs_plus1 ? c->inputs_plus1[which] - 1 : UINT32_MAX;
-}
-
-static int64_t dim_of(const asked *a, uint32_t tensor, int axis)
-{
-    return a->values[a->program->tensors[tensor]->dims[axis]];
-}
-
-/* The part's [N C spatial...] in one order or the other: as they lie in the whole tensor, or, `dense`, by themselves.
- * NULL on failure. */
-static hyp_md image(const asked *a, int which, bool last, bool dense)
-{
-    int64_t dims[MAX_DIMS], strides[MAX_DIMS], step = 1;
-    int rank = a->n + 2;
-    for (int i = 0; i < rank; i++) dims[i] = dim_of(a, tensor_of(a, which), i);
-    int64_t line = dims[2];
-    dims[0] = a->images;
-    dims[2] = which == SRC ? a->x_lines : a->lines;
-    if (last) {
-        strides[1] = 1;
-        step = dims[1];
-    }
-    for (int i = rank; i-- > 0;) {
-        if (last && i == 1) continue;
-        strides[i] = step;
-        step *= i == 2 && !dense ? line : dims[i];
-    }
-    return hyp_md_create(rank, dims, dnnl_f32, strides);
-}
-
-/* Where the part begins in a tensor, in bytes. */
-static size_t begin_of(const asked *a, int which)
-{
-    uint32_t tensor = tensor_of(a, which);
-    int64_t channels = dim_of(a, tensor, 1), lines = dim_of(a, tensor, 2), line = 1;
-    for (int i = 1; i < a->n; i++) line *= dim_of(a, tensor, 2 + i);
-    int64_t first = (which == SRC ? a->x_line : a->line) * line * (a->channels_last[tensor] ? channels : 1);
-    return (size_t)(a->image * channels * lines * line + first) * sizeof(float);
-}
-
-/* Whether both orders are the same bytes. */
-static bool one_order(const asked *a, uint32_t tensor)
-{
-    int64_t spatial = 1;
-    for (int i = 0; i < a->n; i++) spatial *= dim_of(a, tensor, 2 + i);
-    return spatial == 1 || dim_of(a, tensor, 1) == 1;
-}
-
-/* Weights [groups out in kernel...]: `plain` as the plan has them, else in the layout that oneDNN likes best. A plan's
- * transposed convolution has [groups in out kernel...]. */
-static hyp_md weights(const asked *a, bool plain)
-{
-    uint32_t tensor = tensor_of(a, WEIGHTS);
-    int64_t dims[MAX_DIMS], strides[MAX_DIMS], dense = 1;
-    int first = a->group > 1, rank = first + a->n + 2;
-    int64_t d0 = dim_of(a, tensor, 0) / a->group, d1 = dim_of(a, tensor, 1);
-    for (int i = rank; i-- > first + 2;) {
-        dims[i] = dim_of(a, tensor, i - first);
-        strides[i] = dense;
-        dense *= dims[i];
-    }
-    dims[0] = a->group;
-    dims[first] = a->transpose ? d1 : d0;
-    dims[first + 1] = a->transpose ? d0 : d1;
-    strides[first] = a->transpose ? dense : dense * d1;
-    strides[first + 1] = a->transpose ? dense * d1 : dense;
-    if (first) strides[0] = dense * d1 * d0;
-    return hyp_md_create(rank, dims, dnnl_f32, plain ? strides : NULL);
-}
-
-static bool read_list(const asked *a, size_t attr, size_t from, int64_t least, int64_t *out)
-{
-    const HypPlan__Call__Attr *list = a->call->attrs[attr];
-    for (int i = 0; i < a->n; i++) {
-        out[i] = from + (size_t)i < list->n_dims ? a->values[list->dims[from + (size_t)i]] : -1;
-        if (out[i] < least || out[i] > 1 << 20) return false; /* far from overflow */
-    }
-    return true;
-}
-
-/* Whether a window can lie wholly in the padding. */
-static bool reads_nothing(const asked *a)
-{
-    const hyp_dnnl_window *w = &a->window;
-    bool nothing = false;
-    for (int i = 0; i < a->n; i++) {
-        int64_t extent = (dim_of(a, tensor_of(a, WEIGHTS), 2 + i) - 1) * (w->dilates[i] + 1) + 1;
-        nothing = nothing || w->before[i] >= extent || w->after[i] >= extent;
-    }
-    return nothing;
-}
-
-/* False for what is left to the plain kernels: other types, shapes that do not fit, which they refuse, and padding as
- * wide as the kernel, for which oneDNN 2.6's kernels for AVX-512 (brgconv) read from addresses near 0. */
-static bool read_call(asked *a)
-{
-    const HypPlan__Tensor *x = a->program->tensors[tensor_of(a, SRC)];
-    hyp_dnnl_window *w = &a->window;
-    a->n = (int)x->n_dims - 2;
-    if (a->n < 1 || a->n > HYP_DNNL_SPATIAL) return false;
-    a->transpose = strcmp(a->call->kernel, "conv-transpose") == 0;
-    for (int i = 0; i < OPERANDS; i++) {
-        uint32_t t = tensor_of(a, i);
-        if (t == UINT32_MAX) continue;
-        const HypPlan__Tensor *tensor = a->program->tensors[t];
-        if (tensor->dtype != HYP_F32 || tensor->n_dims != (i == BIAS ? 1 : x->n_dims)) return false;
-        for (size_t k = 0; k < tensor->n_dims; k++)
-            if (dim_of(a, t, (int)k) < 1 ||
-                (i == ADDED && dim_of(a, t, (int)k) != dim_of(a, tensor_of(a, DST), (int)k)))
-                return false;
-    }
-    if (!read_list(a, 0, 0, 1, w->strides) || !read_list(a, 1, 0, 0, w->before) ||
-        !read_list(a, 1, (size_t)a->n, 0, w->after) || !read_list(a, 2, 0, 1, w->dilates))
-        return false;
-    for (int i = 0; i < a->n; i++) w->dilates[i]--;
-    a->group = a->values[*a->call->attrs[3]->dims];
-    if (a->group < 1 || dim_of(a, tensor_of(a, WEIGHTS), 0) % a->group) return false;
-    if (!a->transpose)
-        return !reads_nothing(a) && hyp_dnnl_find_act(a->call->attrs[4]->text,
-                                                      a->call->n_attrs > 5 ? a->call->attrs[5]->number : 0, &a->act);
-    int64_t more[HYP_DNNL_SPATIAL];
-    if (!read_list(a, 4, 0, 0, more)) return false;
-    for (int i = 0; i < a->n; i++) w->after[i] -= more[i];
-    return true;
-}
-
-static dnnl_primitive_desc_t describe(const asked *a, dnnl_engine_t engine)
-{
-    hyp_md md[OPERANDS] = {NULL};
-    bool there = true;
-    for (int i = 0; i < OPERANDS; i++) {
-        uint32_t t = tensor_of(a, i);
-        if (t == UINT32_MAX) continue;
-        int64_t size = i == BIAS ? dim_of(a, t, 0) : 0, one = 1;
-        md[i] = i == BIAS      ? hyp_md_create(1, &size, dnnl_f32, &one)
-                : i == WEIGHTS ? weights(a, false)
-                               : image(a, i, true, true);
-        there = there && md[i];
-    }
-    const hyp_dnnl_post post = {.alpha = 1.0f, .act = a->act, .accumulate = md[ADDED] != NULL};
-    dnnl_primitive_desc_t pd = NULL;
-    if (there)
-        pd = hyp_dnnl_convolution(engine, a->transpose, &a->window, md[SRC], md[WEIGHTS], md[BIAS], md[DST], &post);
-    for (int i = 0; i < OPERANDS; i++) hyp_md_destroy(md[i]);
-    return pd;
-}
-
 /* ---- preparing --------------------------------------------------------------------------------------------- */
 
 /* The weights in the layout wanted, from the model's list or added to it. The plan has them. */
@@ -295,10 +140,10 @@ static hyp_status find_packed(hyp_cpu_model *model, hyp_dnnl_packed **list, cons
     hyp_dnnl_packed *p = *list;
     while (p && !dnnl_memory_desc_equal(p->md, wanted)) p = p->next;
     if (!p) {
-        hyp_md plain = weights(a, true);
+        hyp_md plain = hyp_dnnl_weights(a, true);
         if (!plain) return hyp_fail_memory(diag, 0);
         hyp_status status = hyp_dnnl_pack_memory(model->device->dnnl, plain,
-                                                 hyp_cpu_weight(model->plan, tensor_of(a, WEIGHTS)), wanted, &p, diag);
+                                                 hyp_cpu_weight(model->plan, hyp_dnnl_window_tensor(a, WEIGHTS)), wanted, &p, diag);
         hyp_md_destroy(plain);
         HYP_TRY(status);
         p->next = *list;
@@ -309,33 +154,36 @@ static hyp_status find_packed(hyp_cpu_model *model, hyp_dnnl_packed **list, cons
 }
 
 /* The description of what lies outside, and the reorder between it and the primitive's `inside`. */
-static hyp_status make_outside(dnnl_engine_t engine, int which, hyp_md_ref outside, hyp_md_ref inside, operand *o,
+static hyp_status make_outside(dnnl_engine_t engine, bool is_result, hyp_md_ref outside, hyp_md_ref inside, operand *o,
                                hyp_diag *diag)
 {
     dnnl_primitive_desc_t pd =
-        which == DST ? hyp_dnnl_reorder(engine, inside, outside) : hyp_dnnl_reorder(engine, outside, inside);
+        is_result ? hyp_dnnl_reorder(engine, inside, outside) : hyp_dnnl_reorder(engine, outside, inside);
     dnnl_status_t status = pd ? dnnl_primitive_create(&o->reorder, pd) : dnnl_unimplemented;
     if (pd) dnnl_primitive_desc_destroy(pd);
     if (status == dnnl_success) status = dnnl_memory_create(&o->outside, outside, engine, DNNL_MEMORY_NONE);
     return status == dnnl_success ? HYP_OK : hyp_dnnl_fail(diag, status, "describing a tensor");
 }
 
-/* Makes the memories of one operand, whose layout in the primitive is `inside`, and the reorder where one is needed. */
-static hyp_status make_operand(const asked *a, dnnl_engine_t engine, int which, hyp_md_ref inside, operand *o,
+/* Makes the memories of one operand, whose layout in the primitive is `inside` (of images with the channels last, unless
+ * `own`), and the reorder where one is needed. */
+static hyp_status make_operand(const asked *a, dnnl_engine_t engine, int which, bool own, hyp_md_ref inside, operand *o,
                                size_t *work_bytes, hyp_diag *diag)
 {
-    o->tensor = tensor_of(a, which);
+    o->tensor = hyp_dnnl_window_tensor(a, which);
     dnnl_status_t made = dnnl_memory_create(&o->memory, inside, engine, DNNL_MEMORY_NONE);
     bool is_image = which != WEIGHTS && which != BIAS;
-    bool same = which == BIAS || (is_image && (a->channels_last[o->tensor] || one_order(a, o->tensor)));
+    bool same = which == BIAS || (is_image && !own && hyp_dnnl_has_channels(a, which) &&
+                                  (a->channels_last[o->tensor] || hyp_dnnl_one_order(a, o->tensor)));
     if (made != dnnl_success) return hyp_dnnl_fail(diag, made, "describing a tensor");
-    if (is_image) o->at = begin_of(a, which);
+    if (which != BIAS) o->at = hyp_dnnl_window_begin(a, which);
     if (same) return HYP_OK;
-    hyp_md outside = is_image ? image(a, which, a->channels_last[o->tensor], false) : weights(a, true);
+    hyp_md outside =
+        is_image ? hyp_dnnl_image(a, which, a->channels_last[o->tensor], false) : hyp_dnnl_weights(a, true);
     if (!outside) return hyp_fail_memory(diag, 0);
     hyp_status status = HYP_OK;
     if (!dnnl_memory_desc_equal(outside, inside)) {
-        status = make_outside(engine, which, outside, inside, o, diag);
+        status = make_outside(engine, which == result_of(a->backward), outside, inside, o, diag);
         o->offset = (*work_bytes + 63) / 64 * 64;
         *work_bytes = o->offset + dnnl_memory_desc_get_size(inside);
     }
@@ -348,35 +196,43 @@ static hyp_status make_operand(const asked *a, dnnl_engine_t engine, int which, 
 static hyp_status make_added(const asked *a, dnnl_engine_t engine, part *s, hyp_md_ref inside, hyp_diag *diag)
 {
     operand *o = &s->operands[ADDED];
-    o->tensor = tensor_of(a, ADDED);
+    o->tensor = hyp_dnnl_window_tensor(a, ADDED);
     o->memory = s->operands[DST].memory;
-    o->at = begin_of(a, ADDED);
+    o->at = hyp_dnnl_window_begin(a, ADDED);
     if (!s->operands[DST].outside && hyp_plan_same_slot(a->program, o->tensor, s->operands[DST].tensor)) return HYP_OK;
-    hyp_md outside = image(a, ADDED, a->channels_last[o->tensor], false);
+    hyp_md outside = hyp_dnnl_image(a, ADDED, a->channels_last[o->tensor], false);
     if (!outside) return hyp_fail_memory(diag, 0);
-    hyp_status status = make_outside(engine, ADDED, outside, inside, o, diag);
+    hyp_status status = make_outside(engine, false, outside, inside, o, diag);
     hyp_md_destroy(outside);
     return status;
 }
 
-static hyp_status make_part(hyp_cpu_model *model, uint32_t step, const asked *a, dnnl_primitive_desc_t pd, part *s,
-                            size_t *work_bytes, hyp_diag *diag)
+static hyp_md_ref inside_of(const_dnnl_primitive_desc_t pd, bool backward, int which)
+{
+    switch (which) {
+    case SRC: return hyp_dnnl_query(pd, dnnl_query_src_md);
+    case WEIGHTS: return hyp_dnnl_query(pd, backward ? dnnl_query_diff_weights_md : dnnl_query_weights_md);
+    case BIAS: return dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 1);
+    default: return hyp_dnnl_query(pd, backward ? dnnl_query_diff_dst_md : dnnl_query_dst_md);
+    }
+}
+
+static hyp_status make_part(hyp_cpu_model *model, uint32_t step, const asked *a, dnnl_primitive_desc_t pd, bool own,
+                            part *s, size_t *work_bytes, hyp_diag *diag)
 {
     dnnl_engine_t engine = hyp_dnnl_engine(model->device->dnnl);
     hyp_md_ref scratchpad = hyp_dnnl_query(pd, dnnl_query_scratchpad_md);
     *work_bytes = scratchpad ? dnnl_memory_desc_get_size(scratchpad) : 0;
+    s->backward = a->backward;
     dnnl_status_t status = dnnl_primitive_create(&s->primitive, pd);
     if (status == dnnl_success && *work_bytes)
         status = dnnl_memory_create(&s->scratchpad, scratchpad, engine, DNNL_MEMORY_NONE);
     if (status != dnnl_success) return hyp_dnnl_fail(diag, status, "making a primitive");
     for (int i = 0; i < OPERANDS; i++) {
-        uint32_t t = tensor_of(a, i);
+        uint32_t t = hyp_dnnl_window_tensor(a, i);
         if (t == UINT32_MAX || i == ADDED) continue;
-        hyp_md_ref inside = i == SRC       ? hyp_dnnl_query(pd, dnnl_query_src_md)
-                            : i == WEIGHTS ? hyp_dnnl_query(pd, dnnl_query_weights_md)
-                            : i == BIAS    ? dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 1)
-                                           : hyp_dnnl_query(pd, dnnl_query_dst_md);
-        if (i == WEIGHTS && hyp_cpu_weight(model->plan, t)) {
+        hyp_md_ref inside = inside_of(pd, a->backward, i);
+        if (i == WEIGHTS && !a->backward && hyp_cpu_weight(model->plan, t)) {
             const hyp_dnnl_packed *packed = NULL;
             hyp_mem_account *before = hyp_cpu_packing_begin(model);
             hyp_status packing = find_packed(model, &model->windows[step], a, inside, &packed, diag);
@@ -384,60 +240,118 @@ static hyp_status make_part(hyp_cpu_model *model, uint32_t step, const asked *a,
             HYP_TRY(packing);
             s->operands[i] = (operand){.memory = packed->memory, .shared = true};
         } else {
-            HYP_TRY(make_operand(a, engine, i, inside, &s->operands[i], work_bytes, diag));
+            HYP_TRY(make_operand(a, engine, i, own, inside, &s->operands[i], work_bytes, diag));
         }
     }
-    return tensor_of(a, ADDED) == UINT32_MAX ? HYP_OK
-                                             : make_added(a, engine, s, hyp_dnnl_query(pd, dnnl_query_dst_md), diag);
+    return hyp_dnnl_window_tensor(a, ADDED) == UINT32_MAX ? HYP_OK
+                                             : make_added(a, engine, s, inside_of(pd, false, DST), diag);
 }
 
 /* The lines of x that a strip reads, and how much of the padding. */
 static void take_strip(asked *a, int64_t line, int64_t lines)
 {
     hyp_dnnl_window *w = &a->window;
-    uint32_t x = tensor_of(a, SRC);
-    int64_t extent = (dim_of(a, tensor_of(a, WEIGHTS), 2) - 1) * (w->dilates[0] + 1) + 1;
+    uint32_t x = hyp_dnnl_window_tensor(a, SRC), weights = hyp_dnnl_window_tensor(a, WEIGHTS);
+    int64_t extent = (hyp_dnnl_window_dim(a, weights, 2) - 1) * (w->dilates[0] + 1) + 1;
     int64_t begin = line * w->strides[0] - w->before[0], end = begin + (lines - 1) * w->strides[0] + extent;
     a->line = line;
     a->lines = lines;
     a->x_line = begin < 0 ? 0 : begin;
-    a->x_lines = (end < dim_of(a, x, 2) ? end : dim_of(a, x, 2)) - a->x_line;
+    a->x_lines = (end < hyp_dnnl_window_dim(a, x, 2) ? end : hyp_dnnl_window_dim(a, x, 2)) - a->x_line;
     w->before[0] = a->x_line - begin;
     w->after[0] = end - a->x_line - a->x_lines;
 }
 
-/* How the step is divided: a->images and a->lines are those of a part. */
+/* The channels of a gradient by the weights: some of the result, and where these are fewer than threads some of x, or
+ * some groups; whole vectors, which are of 16 at most. */
+static void choose_channels(asked *a, int threads)
+{
+    enum { VECTOR = 16 };
+    int64_t of_x = a->x_channels / a->group, of_y = a->y_channels / a->group;
+    if (a->group > 1) {
+        int64_t groups = (a->group + threads - 1) / threads;
+        groups = (groups + VECTOR - 1) / VECTOR * VECTOR;
+        if (groups < a->group) a->group = groups;
+        a->x_channels = of_x * a->group;
+        a->y_channels = of_y * a->group;
+        return;
+    }
+    int64_t y_vectors = (of_y + VECTOR - 1) / VECTOR, x_vectors = (of_x + VECTOR - 1) / VECTOR;
+    int64_t y_parts = threads < y_vectors ? threads : y_vectors, x_parts = (threads + y_parts - 1) / y_parts;
+    int64_t y_part = (y_vectors + y_parts - 1) / y_parts * VECTOR, x_part = (x_vectors + x_parts - 1) / x_parts * VECTOR;
+    if (y_part < of_y) a->y_channels = y_part;
+    if (x_part < of_x) a->x_channels = x_part;
+}
+
+/* How the step is divided: the images, lines and channels of *a become those of a part. */
 static void choose_parts(asked *a, int threads)
 {
     enum { MANY = 8 }; /* lines, so that what neighbours read twice is little */
-    uint32_t y = tensor_of(a, DST);
-    int64_t batch = dim_of(a, y, 0), together = (threads + batch - 1) / batch;
+    int64_t batch = a->images, together = (threads + batch - 1) / batch;
+    if (a->backward) {
+        choose_channels(a, threads);
+        return;
+    }
     a->images = batch >= threads ? hyp_dnnl_part(batch, threads, 1) : 1;
-    a->x_lines = dim_of(a, tensor_of(a, SRC), 2);
-    a->lines = dim_of(a, y, 2);
     if (batch < threads && !a->transpose) a->lines = hyp_dnnl_part(a->lines, (int)together, MANY);
 }
 
-static hyp_status make_parts(hyp_cpu_model *model, uint32_t step, const asked *whole, window_op *s, bool *complete,
-                             hyp_diag *diag)
+static int64_t parts_along(int64_t all, int64_t size) { return (all + size - 1) / size; }
+
+static int64_t count_parts(const asked *whole, const asked *size)
 {
-    int64_t batch = dim_of(whole, tensor_of(whole, DST), 0), lines = dim_of(whole, tensor_of(whole, DST), 2);
-    for (int64_t image = 0; image < batch; image += whole->images)
-        for (int64_t line = 0; line < lines; line += whole->lines) {
-            asked a = *whole;
-            size_t work_bytes = 0;
-            a.image = image;
-            a.images = batch - image < whole->images ? batch - image : whole->images;
-            if (whole->lines < lines) take_strip(&a, line, lines - line < whole->lines ? lines - line : whole->lines);
-            dnnl_primitive_desc_t pd = describe(&a, hyp_dnnl_engine(model->device->dnnl));
-            *complete = pd != NULL;
-            if (!pd) return HYP_OK;
-            hyp_status status = make_part(model, step, &a, pd, &s->parts[s->count++], &work_bytes, diag);
-            dnnl_primitive_desc_destroy(pd);
-            HYP_TRY(status);
-            work_bytes = (work_bytes + 63) / 64 * 64;
-            if (work_bytes > s->work_bytes) s->work_bytes = work_bytes;
-        }
+    int64_t x = whole->group > 1 ? 1 : parts_along(whole->x_channels, size->x_channels);
+    return parts_along(whole->images, size->images) * parts_along(whole->lines, size->lines) * x *
+           parts_along(whole->y_channels, size->y_channels);
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The part at these channels, images and lines. `size` has the sizes of parts, the last of which may be smaller. */
+static asked part_at(const asked *whole, const asked *size, int64_t y, int64_t x, int64_t image, int64_t line)
+{
+    asked a = *whole;
+    a.y_channel = y;
+    a.y_channels = least(size->y_channels, whole->y_channels - y);
+    a.x_channel = x;
+    a.x_channels = least(size->x_channels, whole->x_channels - x);
+    if (whole->group > 1) { /* the same groups of both */
+        a.x_channel = y / (whole->y_channels / whole->group) * (whole->x_channels / whole->group);
+        a.group = a.y_channels / (whole->y_channels / whole->group);
+        a.x_channels = a.group * (whole->x_channels / whole->group);
+    }
+    a.image = image;
+    a.images = least(size->images, whole->images - image);
+    if (size->lines < whole->lines) take_strip(&a, line, least(size->lines, whole->lines - line));
+    return a;
+}
+
+static hyp_status add_part(hyp_cpu_model *model, uint32_t step, const asked *a, window_op *s, bool *complete,
+                           hyp_diag *diag)
+{
+    size_t work_bytes = 0;
+    bool own;
+    dnnl_primitive_desc_t pd = hyp_dnnl_describe_window(a, hyp_dnnl_engine(model->device->dnnl), &own);
+    *complete = pd != NULL;
+    if (!pd) return HYP_OK;
+    hyp_status status = make_part(model, step, a, pd, own, &s->parts[s->count++], &work_bytes, diag);
+    dnnl_primitive_desc_destroy(pd);
+    work_bytes = (work_bytes + 63) / 64 * 64;
+    if (work_bytes > s->work_bytes) s->work_bytes = work_bytes;
+    return status;
+}
+
+static hyp_status make_parts(hyp_cpu_model *model, uint32_t step, const asked *whole, const asked *size, window_op *s,
+                             bool *complete, hyp_diag *diag)
+{
+    int64_t x_step = whole->group > 1 ? whole->x_channels : size->x_channels; /* they follow from y's */
+    for (int64_t y = 0; y < whole->y_channels; y += size->y_channels)
+        for (int64_t x = 0; x < whole->x_channels; x += x_step)
+            for (int64_t image = 0; image < whole->images; image += size->images)
+                for (int64_t line = 0; line < whole->lines && *complete; line += size->lines) {
+                    asked a = part_at(whole, size, y, x, image, line);
+                    HYP_TRY(add_part(model, step, &a, s, complete, diag));
+                }
     return HYP_OK;
 }
 
@@ -445,22 +359,22 @@ hyp_status hyp_dnnl_prepare_window(hyp_cpu_model *model, uint32_t step, const in
                                    const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag)
 {
     static const double worth = 500000; /* flops, waking a thread */
-    asked a = {.call = op->step->call,
-               .program = model->plan->program,
-               .values = values,
-               .channels_last = channels_last,
-               .act = {dnnl_alg_kind_undef, 0, 0}};
-    if (!read_call(&a)) return HYP_OK;
-    choose_parts(&a, op->threads);
-    int64_t batch = dim_of(&a, tensor_of(&a, DST), 0), lines = dim_of(&a, tensor_of(&a, DST), 2);
-    int64_t count = (batch + a.images - 1) / a.images * ((lines + a.lines - 1) / a.lines);
+    asked whole = {.call = op->step->call,
+                   .program = model->plan->program,
+                   .values = values,
+                   .channels_last = channels_last,
+                   .act = {dnnl_alg_kind_undef, 0, 0}};
+    if (!hyp_dnnl_read_window(&whole)) return HYP_OK;
+    asked size = whole;
+    choose_parts(&size, op->threads);
+    int64_t count = count_parts(&whole, &size);
     size_t bytes = sizeof(window_op) + (size_t)count * sizeof(part);
     window_op *s = hyp_calloc(1, bytes);
     bool complete = true;
     if (!s) return hyp_fail_memory(diag, bytes);
-    double flops = hyp_plan_step_work(a.program, step, values).flops;
+    double flops = hyp_plan_step_work(whole.program, step, values).flops;
     s->grain = (int64_t)ceil(fmin(worth * (double)count / fmax(flops, 1), (double)count));
-    hyp_status status = make_parts(model, step, &a, s, &complete, diag);
+    hyp_status status = make_parts(model, step, &whole, &size, s, &complete, diag);
     op->work_bytes = s->work_bytes * (size_t)(count < op->threads ? count : op->threads);
     return hyp_cpu_finish_op(op, status, complete, run_window, window_destroy, s);
 }
