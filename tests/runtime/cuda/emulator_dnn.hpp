@@ -30,11 +30,12 @@ struct dnn_handle {
     CUstream stream;
 };
 static std::atomic<size_t> dnn_alive; // descriptors and handles
-static std::atomic<uint64_t> dnn_runs, dnn_fused_runs;
+static std::atomic<uint64_t> dnn_runs, dnn_fused_runs, dnn_gradients;
 
-// For the tests: convolutions that ran, and those of them with a bias; what was not destroyed.
+// For the tests: convolutions that ran, and those of them with a bias; gradients of some; what was not destroyed.
 extern "C" __attribute__((visibility("default"))) uint64_t emulator_convolutions(void) { return dnn_runs; }
 extern "C" __attribute__((visibility("default"))) uint64_t emulator_fused_convolutions(void) { return dnn_fused_runs; }
+extern "C" __attribute__((visibility("default"))) uint64_t emulator_gradients(void) { return dnn_gradients; }
 extern "C" __attribute__((visibility("default"))) uint64_t emulator_dnn_alive(void) { return dnn_alive; }
 
 #define DNN(type) extern "C" __attribute__((visibility("default"))) type
@@ -197,21 +198,140 @@ static void dnn_run(const queued_convolution &q)
         }
 }
 
+// One element of a gradient, by x (place of channel of an image) or by w (tap of channel of a filter): all terms of the
+// convolution are gone through for those that have it.
+static double dnn_gradient_by_x(const queued_convolution &q, int64_t image, int64_t channel, const int64_t *place)
+{
+    int64_t of_group = q.w.dims[1], filters = q.w.dims[0] / q.c.group, group = channel / of_group, tap[DNN_AXES] = {0};
+    double sum = 0;
+    do {
+        int64_t to[DNN_AXES];
+        bool there = true;
+        for (int i = 0; i < q.c.axes; i++) {
+            int64_t from = place[i] + q.c.pad[i] - tap[i] * q.c.dilation[i];
+            to[i] = from / q.c.stride[i];
+            there = there && from >= 0 && from % q.c.stride[i] == 0 && to[i] < q.y.dims[2 + i];
+        }
+        for (int64_t f = group * filters; f < (group + 1) * filters && there; f++)
+            sum += read(q.y.type, q.y_at, dnn_at(q.y, image, f, to)) *
+                   read(q.w.type, q.w_at, dnn_at(q.w, f, channel - group * of_group, tap));
+    } while (dnn_next(q.w, tap));
+    return sum;
+}
+
+static double dnn_gradient_by_w(const queued_convolution &q, int64_t filter, int64_t channel, const int64_t *tap)
+{
+    int64_t first = filter / (q.w.dims[0] / q.c.group) * q.w.dims[1];
+    double sum = 0;
+    for (int64_t image = 0; image < q.x.dims[0]; image++) {
+        int64_t place[DNN_AXES] = {0};
+        do {
+            int64_t from[DNN_AXES];
+            bool inside = true;
+            for (int i = 0; i < q.c.axes; i++) {
+                from[i] = place[i] * q.c.stride[i] + tap[i] * q.c.dilation[i] - q.c.pad[i];
+                inside = inside && from[i] >= 0 && from[i] < q.x.dims[2 + i];
+            }
+            if (inside)
+                sum += read(q.x.type, q.x_at, dnn_at(q.x, image, first + channel, from)) *
+                       read(q.y.type, q.y_at, dnn_at(q.y, image, filter, place));
+        } while (dnn_next(q.y, place));
+    }
+    return sum;
+}
+
+// q.x_at or q.w_at is the result.
+static void dnn_run_gradient(const queued_convolution &q, bool by_x)
+{
+    const dnn_image &t = by_x ? q.x : q.w;
+    void *to = (void *)(by_x ? q.x_at : q.w_at);
+    dnn_gradients++;
+    nanoseconds += is_mode("slow convolutions") ? 1000000 : 10000;
+    memset(q.workspace, 0xee, DNN_WORKSPACE);
+    for (int64_t first = 0; first < t.dims[0]; first++)
+        for (int64_t second = 0; second < t.dims[1]; second++) {
+            int64_t place[DNN_AXES] = {0};
+            do {
+                double v = by_x ? dnn_gradient_by_x(q, first, second, place) : dnn_gradient_by_w(q, first, second, place);
+                write(t.type, to, dnn_at(t, first, second, place), v);
+            } while (dnn_next(t, place));
+        }
+}
+
 static double dnn_scalar(const dnn_image *x, const void *at)
 {
     return x->type == CUDA_R_64F ? *(const double *)at : (double)*(const float *)at;
 }
 
-static int dnn_queue(void *handle, const queued_convolution &q, int algorithm, size_t bytes, double alpha)
+// Whether a call is one that cuDNN takes; its algorithms: the first of those offered is in no fixed order, the second
+// transforms tiles.
+static int dnn_check(const queued_convolution &q, int algorithm, size_t bytes, double alpha, int unordered, int transforms)
 {
     if (is_mode("failing convolutions")) return DNN_FAILED;
     if (!dnn_fits(&q.x, &q.w, &q.c, &q.y) || bytes < DNN_WORKSPACE || alpha != 1) return DNN_BAD;
-    if (algorithm == 2 || (algorithm == 6 && q.x.type != CUDA_R_32F && q.x.type != CUDA_R_64F))
+    if (algorithm == unordered || (algorithm == transforms && q.x.type != CUDA_R_32F && q.x.type != CUDA_R_64F))
         give_up("a convolution by an algorithm that is not fit");
     if (((uintptr_t)q.x_at | (uintptr_t)q.w_at | (uintptr_t)q.y_at | (uintptr_t)q.z_at | (uintptr_t)q.workspace) % 16)
         give_up("operands of a convolution are not aligned");
-    queue(((dnn_handle *)handle)->stream, [=] { dnn_run(q); });
     return DNN_SUCCESS;
+}
+
+static int dnn_queue(void *handle, const queued_convolution &q, int algorithm, size_t bytes, double alpha)
+{
+    int status = dnn_check(q, algorithm, bytes, alpha, 2, 6);
+    if (status == DNN_SUCCESS) queue(((dnn_handle *)handle)->stream, [=] { dnn_run(q); });
+    return status;
+}
+
+// Gradients: number 0 adds in any order, 1 in one, 5 transforms tiles.
+static int dnn_list_gradients(const dnn_image *x, const dnn_image *w, const dnn_convolution *c, const dnn_image *y,
+                              int wanted, int *count, hyp_cudnn_algorithm *list)
+{
+    static const int order[] = {0, 5, 1};
+    if (!dnn_fits(x, w, c, y)) return DNN_BAD;
+    for (*count = 0; *count < wanted && *count < 3; ++*count)
+        list[*count] = {order[*count], DNN_SUCCESS, 1, DNN_WORKSPACE,
+                        *count > 0 && !is_mode("moody convolutions"), c->math, {}};
+    return DNN_SUCCESS;
+}
+
+DNN(int)
+cudnnGetConvolutionBackwardDataAlgorithm_v7(void *, void *w, void *y, void *conv, void *x, int wanted, int *count,
+                                            hyp_cudnn_algorithm *list)
+{
+    return dnn_list_gradients((dnn_image *)x, (dnn_image *)w, (dnn_convolution *)conv, (dnn_image *)y, wanted, count, list);
+}
+DNN(int)
+cudnnGetConvolutionBackwardFilterAlgorithm_v7(void *, void *x, void *y, void *conv, void *w, int wanted, int *count,
+                                              hyp_cudnn_algorithm *list)
+{
+    return dnn_list_gradients((dnn_image *)x, (dnn_image *)w, (dnn_convolution *)conv, (dnn_image *)y, wanted, count, list);
+}
+
+static int dnn_queue_gradient(void *handle, const queued_convolution &q, int algorithm, size_t bytes, const void *alpha,
+                              const void *beta, bool by_x)
+{
+    if (dnn_scalar(&q.x, beta) != 0) return DNN_BAD;
+    int status = dnn_check(q, algorithm, bytes, dnn_scalar(&q.x, alpha), 0, 5);
+    if (status == DNN_SUCCESS) queue(((dnn_handle *)handle)->stream, [=] { dnn_run_gradient(q, by_x); });
+    return status;
+}
+
+DNN(int)
+cudnnConvolutionBackwardData(void *handle, const void *alpha, void *w, const void *w_at, void *y, const void *y_at,
+                             void *conv, int algorithm, void *workspace, size_t bytes, const void *beta, void *x, void *x_at)
+{
+    queued_convolution q = {*(dnn_image *)x, *(dnn_image *)w, *(dnn_image *)y, *(dnn_convolution *)conv,
+                            x_at, w_at, NULL, NULL, (void *)y_at, workspace, 0, false};
+    return dnn_queue_gradient(handle, q, algorithm, bytes, alpha, beta, true);
+}
+DNN(int)
+cudnnConvolutionBackwardFilter(void *handle, const void *alpha, void *x, const void *x_at, void *y, const void *y_at,
+                               void *conv, int algorithm, void *workspace, size_t bytes, const void *beta, void *w, void *w_at)
+{
+    queued_convolution q = {*(dnn_image *)x, *(dnn_image *)w, *(dnn_image *)y, *(dnn_convolution *)conv,
+                            x_at, w_at, NULL, NULL, (void *)y_at, workspace, 0, false};
+    return dnn_queue_gradient(handle, q, algorithm, bytes, alpha, beta, false);
 }
 
 DNN(int)

@@ -131,6 +131,65 @@ static void sums_in_any_order_are_not_taken(void **state)
     assert_int_equal(convolutions("moody convolutions", 1, 1), 0);
 }
 
+static hyp_tensor tensor_of(const char *name, const int64_t dims[4], float *data)
+{
+    hyp_tensor t = {.name = name, .dtype = HYP_F32, .rank = 4, .data = data};
+    memcpy(t.dims, dims, 4 * sizeof *dims);
+    t.bytes = (size_t)(dims[0] * dims[1] * dims[2] * dims[3]) * sizeof *data;
+    return t;
+}
+
+/* dx and dw of a convolution with all x, w and g 1, twice; returns how many gradients cuDNN made. */
+static uint64_t gradients(const char *emulator, hyp_status want, hyp_diag *diag)
+{
+    enum { WEIGHTS = CHANNELS * CHANNELS * 9 };
+    const int64_t dims[] = {1, CHANNELS, SIDE, SIDE}, filter[] = {CHANNELS, CHANNELS, 3, 3};
+    float ones[WEIGHTS], dx[ELEMENTS] = {0}, dw[WEIGHTS] = {0};
+    for (size_t i = 0; i < sizeof ones / sizeof *ones; i++) ones[i] = 1;
+    pb_init(&builder);
+    uint32_t *of_x = pb_consts(&builder, 4, dims), *of_w = pb_consts(&builder, 4, filter);
+    uint32_t x = pb_input(&builder, "x", HYP_F32, 4, of_x), w = pb_input(&builder, "w", HYP_F32, 4, of_w);
+    const uint32_t outputs[] = {pb_output(&builder, "dx", HYP_F32, 4, of_x), pb_output(&builder, "dw", HYP_F32, 4, of_w)};
+    for (int i = 0; i < 2; i++) {
+        HypPlan__Call *call = pb_call(&builder, i ? "conv-backward-weights" : "conv-transpose", 2,
+                                      (uint32_t[]){x, i ? x : w}, outputs[i]);
+        pb_call_ints(&builder, call, 2, (int64_t[]){1, 1});
+        pb_call_ints(&builder, call, 4, (int64_t[]){1, 1, 1, 1});
+        pb_call_ints(&builder, call, 2, (int64_t[]){1, 1});
+        pb_call_int(&builder, call, 1);
+        pb_call_ints(&builder, call, 2, i ? (int64_t[]){3, 3} : (int64_t[]){0, 0});
+    }
+    pb_write(&builder, path);
+    const hyp_tensor in[] = {tensor_of("x", dims, ones), tensor_of("w", filter, ones)};
+    hyp_tensor out[] = {tensor_of("dx", dims, dx), tensor_of("dw", filter, dw)};
+    hyp_engine *engine;
+    hyp_context *context;
+    uint64_t before = count("emulator_gradients");
+    if (load(emulator, &engine, diag) != HYP_OK) fail_msg("%s", diag->message);
+    hyp_status status = hyp_context_create(engine, NULL, &context, diag);
+    for (int i = 0; i < 2 && status == HYP_OK; i++) status = hyp_context_run(context, in, 2, out, 2, diag);
+    assert_int_equal(status, want);
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+    pb_remove(&builder, path);
+    assert_int_equal(count("emulator_dnn_alive"), 0);
+    if (status == HYP_OK) {
+        assert_true(dx[0] == 4 * CHANNELS && dx[SIDE + 1] == 9 * CHANNELS);
+        assert_true(dw[0] == (SIDE - 1) * (SIDE - 1) && dw[4] == SIDE * SIDE);
+    }
+    return count("emulator_gradients") - before;
+}
+
+static void cudnn_does_gradients_whose_sums_are_in_one_order(void **state)
+{
+    (void)state;
+    hyp_diag diag = {0};
+    assert_int_equal(gradients("", HYP_OK, &diag), 4);
+    assert_int_equal(gradients("moody convolutions", HYP_OK, &diag), 0);
+    assert_int_equal(gradients("failing convolutions", HYP_ERR_DEVICE, &diag), 0);
+    assert_non_null(strstr(diag.message, "cudnnConvolutionBackward"));
+}
+
 static void a_call_that_fails_is_an_error_that_names_it(void **state)
 {
     (void)state;
@@ -254,6 +313,7 @@ int main(void)
         cmocka_unit_test(single_channels_are_for_our_own_kernel),
         cmocka_unit_test(a_cudnn_without_such_a_call_does_them_in_parts),
         cmocka_unit_test(sums_in_any_order_are_not_taken),
+        cmocka_unit_test(cudnn_does_gradients_whose_sums_are_in_one_order),
         cmocka_unit_test(convolutions_run_in_the_way_that_was_measured_to_be_fastest),
         cmocka_unit_test(a_call_that_fails_is_an_error_that_names_it),
         cmocka_unit_test(a_cudnn_that_is_not_where_it_was_said_to_be_is_an_error),

@@ -31,10 +31,11 @@ enum {
     HYP_CUDNN_PROPAGATE_NAN = 1,
     HYP_CUDNN_PRECOMP_GEMM = 1,    /* the one algorithm that adds a bias without an activation */
     HYP_CUDNN_FIRST_TRANSFORM = 4, /* algorithms from here on transform tiles: FFT, Winograd */
+    HYP_CUDNN_FIRST_BACKWARD_TRANSFORM = 2, /* the same of gradients */
     HYP_CUDNN_ALGORITHMS = 8,
 };
 
-/* cudnnConvolutionFwdAlgoPerf_t */
+/* cudnnConvolutionFwdAlgoPerf_t, and those of gradients */
 typedef struct hyp_cudnn_algorithm {
     int number, status;
     float seconds;
@@ -71,6 +72,16 @@ typedef struct hyp_cudnn_algorithm {
     X(int, cudnnConvolutionForward,                                                                                    \
       (void *handle, const void *alpha, void *x, const void *x_data, void *w, const void *w_data, void *conv,          \
        int algorithm, void *workspace, size_t bytes, const void *beta, void *y, void *y_data))                         \
+    X(int, cudnnGetConvolutionBackwardDataAlgorithm_v7,                                                                \
+      (void *handle, void *w, void *y, void *conv, void *x, int wanted, int *count, hyp_cudnn_algorithm *algorithms))  \
+    X(int, cudnnConvolutionBackwardData,                                                                               \
+      (void *handle, const void *alpha, void *w, const void *w_data, void *y, const void *y_data, void *conv,          \
+       int algorithm, void *workspace, size_t bytes, const void *beta, void *x, void *x_data))                         \
+    X(int, cudnnGetConvolutionBackwardFilterAlgorithm_v7,                                                              \
+      (void *handle, void *x, void *y, void *conv, void *w, int wanted, int *count, hyp_cudnn_algorithm *algorithms))  \
+    X(int, cudnnConvolutionBackwardFilter,                                                                             \
+      (void *handle, const void *alpha, void *x, const void *x_data, void *y, const void *y_data, void *conv,          \
+       int algorithm, void *workspace, size_t bytes, const void *beta, void *w, void *w_data))                         \
     X(int, cudnnConvolutionBiasActivationForward,                                                                      \
       (void *handle, const void *alpha1, void *x, const void *x_data, void *w, const void *w_data, void *conv,         \
        int algorithm, void *workspace, size_t bytes, const void *alpha2, void *z, const void *z_data, void *bias,      \

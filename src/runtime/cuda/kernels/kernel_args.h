@@ -19,7 +19,8 @@
     X(softmax_rows) X(softmax_loose_rows) X(norm_rows) X(norm_loose_rows) X(norm_parts) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(pitch_16) X(pitch_32) X(transpose) X(gather) X(fill_i64) \
     X(gather_along) X(scatter) X(scatter_f64) X(scatter_i64) X(scatter_u64) \
     X(range_f64) X(range_u64) X(prefetch) \
-    X(conv_f32) X(conv_f64) X(conv_u64) X(conv_transpose_f32) X(conv_transpose_f64) X(conv_transpose_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_pieces) \
+    X(conv_f32) X(conv_f64) X(conv_u64) X(conv_transpose_f32) X(conv_transpose_f64) X(conv_transpose_u64) \
+    X(conv_weights_f32) X(conv_weights_f64) X(conv_weights_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_pieces) \
     X(depthwise) X(unfold) X(recurrence_f32) X(recurrence_f64) X(nn_act) X(nn_sums)
 #define HYP_CUDA_LAYER_KERNELS(X) \
     X(layer_f32_1) X(layer_f32_1_short) X(layer_f32_16) X(layer_f16_1) X(layer_f16_1_short) X(layer_f16_16) \
@@ -234,6 +235,16 @@ typedef struct hyp_cuda_conv_transpose {
     hyp_cuda_conv conv;
     int64_t step[HYP_CUDA_SPATIAL];
 } hyp_cuda_conv_transpose;
+
+/* The gradient y of a convolution by its weights [channels of g, channels of a group of x, kernel...], from x and the
+ * gradient g by its result. The windows are the convolution's. */
+typedef struct hyp_cuda_conv_weights {
+    hyp_cuda_windows windows;
+    uint64_t x, g, y;
+    int64_t group_in, group_out; /* channels of x and of g in a group */
+    int64_t weights, places;     /* elements of y; of a channel of g */
+    uint32_t dtype, pad;
+} hyp_cuda_conv_weights;
 
 /* y = act(x * weight + bias), each channel by itself, HYP_CUDA_DEPTHWISE neighbours of a row of y a thread: out[0] of the
  * windows counts such groups, and their stride[0] is from group to group. A channel is a piece of 16 bytes of them, which

@@ -171,6 +171,49 @@ template <typename C> __device__ __forceinline__ void transposed_convolution(con
     }
 }
 
+// A block a weight: its threads share the places of all images.
+template <typename C> __device__ __forceinline__ void weights_gradient(const hyp_cuda_conv_weights &p)
+{
+    extern __shared__ double shared[];
+    const hyp_cuda_windows &w = p.windows;
+    int64_t x_step = w.x_last ? w.in_channels : 1, x_channel = w.x_last ? 1 : w.in_count;
+    int64_t g_step = w.y_last ? w.channels.size : 1, g_channel = w.y_last ? 1 : p.places;
+    int64_t all = w.total / w.channels.size; // places of all images
+#pragma unroll 1
+    for (int64_t i = blockIdx.x; i < p.weights; i += gridDim.x) {
+        int64_t pair = i / w.kernel_count, tap = i - pair * w.kernel_count, filter = pair / p.group_in;
+        int64_t channel = filter / p.group_out * p.group_in + pair - filter * p.group_in, shift[HYP_CUDA_SPATIAL];
+#pragma unroll
+        for (int a = 0; a < HYP_CUDA_SPATIAL; a++) {
+            int64_t next = tap / w.kernel[a];
+            shift[a] = (tap - next * w.kernel[a]) * w.dilation[a] - w.before[a];
+            tap = next;
+        }
+        C sum = 0;
+#pragma unroll 1
+        for (int64_t j = threadIdx.x; j < all; j += blockDim.x) {
+            int64_t image = j, position = 0, step = 1;
+            bool inside = true;
+#pragma unroll
+            for (int a = 0; a < HYP_CUDA_SPATIAL; a++) {
+                int64_t next = divide(image, w.out[a]);
+                int64_t at = (image - next * w.out[a].size) * w.stride[a] + shift[a];
+                inside = inside && at >= 0 && at < w.in[a];
+                position += at * step;
+                step *= w.in[a];
+                image = next;
+            }
+            if (!inside) continue;
+            int64_t place = j - image * p.places;
+            int64_t x = image * w.in_channels * w.in_count + position * x_step + channel * x_channel;
+            int64_t g = image * w.channels.size * p.places + place * g_step + filter * g_channel;
+            sum += element<C>(p.dtype, p.x, x) * element<C>(p.dtype, p.g, g);
+        }
+        sum = combine(sum, (C *)shared, true, take_sum());
+        if (threadIdx.x == 0) set_element(p.dtype, p.y, i, sum);
+    }
+}
+
 enum { RESULTS = HYP_CUDA_DEPTHWISE, CHANNELS = 8, GROUP = 3, LONG_GROUP = 5 };
 
 // A group of neighbouring taps, `left` of them at most, and all that their products with RESULTS results need.
@@ -419,6 +462,9 @@ KERNEL(conv_u64, hyp_cuda_conv, convolution<uint64_t>(p))
 KERNEL(conv_transpose_f32, hyp_cuda_conv_transpose, transposed_convolution<float>(p))
 KERNEL(conv_transpose_f64, hyp_cuda_conv_transpose, transposed_convolution<double>(p))
 KERNEL(conv_transpose_u64, hyp_cuda_conv_transpose, transposed_convolution<uint64_t>(p))
+KERNEL(conv_weights_f32, hyp_cuda_conv_weights, weights_gradient<float>(p))
+KERNEL(conv_weights_f64, hyp_cuda_conv_weights, weights_gradient<double>(p))
+KERNEL(conv_weights_u64, hyp_cuda_conv_weights, weights_gradient<uint64_t>(p))
 KERNEL(depthwise, hyp_cuda_depthwise, convolve_depthwise(p))
 KERNEL(pool_pieces, hyp_cuda_pool, pool_channels(p))
 KERNEL(pool_f32, hyp_cuda_pool, pooling<float>(p))

@@ -26,7 +26,7 @@ static hyp_status add_range(hyp_cuda_build *b, const HypPlan__Call *k, const hyp
 
 /* ---- all of them ------------------------------------------------------------------------------------------- */
 
-hyp_cuda_call_fn hyp_cuda_add_all_reduce, hyp_cuda_add_conv, hyp_cuda_add_conv_transpose, hyp_cuda_add_extreme,
+hyp_cuda_call_fn hyp_cuda_add_all_reduce, hyp_cuda_add_conv, hyp_cuda_add_conv_transpose, hyp_cuda_add_conv_backward_weights, hyp_cuda_add_extreme,
     hyp_cuda_add_gather_elements, hyp_cuda_add_norm, hyp_cuda_add_pool, hyp_cuda_add_recurrence, hyp_cuda_add_scatter_elements,
     hyp_cuda_add_scatter_nd, hyp_cuda_add_softmax_stats;
 
@@ -46,6 +46,7 @@ static const struct {
     {"reduce-min", hyp_cuda_add_extreme},
     {"conv", hyp_cuda_add_conv},
     {"conv-transpose", hyp_cuda_add_conv_transpose},
+    {"conv-backward-weights", hyp_cuda_add_conv_backward_weights},
     {"max-pool", hyp_cuda_add_pool},
     {"max-pool-places", hyp_cuda_add_pool},
     {"average-pool", hyp_cuda_add_pool},
@@ -62,8 +63,11 @@ static hyp_cuda_call_fn *find(const HypPlan__Call *k)
     return NULL;
 }
 
-static bool has_windows(hyp_cuda_call_fn *add) { 
-    return add == hyp_cuda_add_conv || add == hyp_cuda_add_conv_transpose || add == hyp_cuda_add_pool; }
+static bool has_windows(hyp_cuda_call_fn *add)
+{
+    return add == hyp_cuda_add_conv || add == hyp_cuda_add_conv_transpose || add == hyp_cuda_add_conv_backward_weights ||
+           add == hyp_cuda_add_pool;
+}
 
 /* Of a type that reductions know. */
 static bool has_sums(const HypPlan__Program *program, const HypPlan__Call *k)

@@ -166,8 +166,12 @@ static const hyp_cuda_conv_way depthwise_way = {"depthwise", depthwise_cannot, d
 /* ---- choosing ------------------------------------------------------------------------------------------------ */
 
 /* Of equals the first is taken. */
-static const hyp_cuda_conv_way *const ways[] = {&depthwise_way, &hyp_cuda_conv_product, &hyp_cuda_conv_unfolded,
-                                                &hyp_cuda_conv_cudnn, &plain};
+enum { MOST_WAYS = 6 };
+static const hyp_cuda_conv_way *const ways[HYP_CUDA_CONV_GRADIENTS][MOST_WAYS] = {
+    {&depthwise_way, &hyp_cuda_conv_product, &hyp_cuda_conv_unfolded, &hyp_cuda_conv_cudnn, &hyp_cuda_conv_cudnn_last,
+     &plain},
+    {&hyp_cuda_gradient_cudnn, &hyp_cuda_gradient_cudnn_last, &hyp_cuda_conv_transpose_plain},
+    {&hyp_cuda_gradient_cudnn, &hyp_cuda_gradient_cudnn_last, &hyp_cuda_conv_weights_plain}};
 
 static void add_numbers(hyp_strbuf *key, const char *what, const int64_t *numbers, int32_t count)
 {
@@ -181,9 +185,10 @@ static void set_key(const hyp_cuda_build *b, const hyp_cuda_conv_step *step, hyp
     const hyp_conv *v = &step->conv;
     const hyp_window *w = &v->window;
     const bool last[] = {step->x_last, step->weight_last, step->y_last, step->added_last};
+    static const char *const names[] = {"conv", "conv-transpose", "conv-backward-weights"};
     hyp_strbuf key = {0};
     bool tf32 = step->dtype == HYP_F32 && hyp_cuda_is_tf32(b->program);
-    hyp_strbuf_printf(&key, "conv %s ", tf32 ? "tf32" : hyp_dtype_name(step->dtype));
+    hyp_strbuf_printf(&key, "%s %s ", names[step->gradient], tf32 ? "tf32" : hyp_dtype_name(step->dtype));
     out->size_at = key.len;
     out->size_most = 2 * v->batch;
     hyp_strbuf_printf(&key, "%lld:", (long long)v->batch);
@@ -208,11 +213,22 @@ void hyp_cuda_offer_conv(const hyp_cuda_build *b, const hyp_cuda_conv_step *step
     double floor = hyp_cuda_floor_seconds(step->dtype, hyp_cuda_is_tf32(b->program), bytes, 2 * products);
     hyp_choice_init(out);
     set_key(b, step, out);
-    for (uint32_t i = 0; i < sizeof ways / sizeof *ways; i++)
-        hyp_choice_offer(out, ways[i]->name, i, ways[i]->seconds(step, floor), ways[i]->cannot(b, step));
+    const hyp_cuda_conv_way *const *list = ways[step->gradient];
+    for (uint32_t i = 0; i < MOST_WAYS && list[i]; i++)
+        hyp_choice_offer(out, list[i]->name, i, list[i]->seconds(step, floor), list[i]->cannot(b, step));
 }
 
-static hyp_status add_way(hyp_cuda_build *b, const void *step, uint32_t form) { return ways[form]->add(b, step); }
+static hyp_status add_way(hyp_cuda_build *b, const void *step, uint32_t form)
+{
+    return ways[((const hyp_cuda_conv_step *)step)->gradient][form]->add(b, step);
+}
+
+hyp_status hyp_cuda_add_conv_step(hyp_cuda_build *b, const hyp_cuda_conv_step *step)
+{
+    hyp_choice choice;
+    hyp_cuda_offer_conv(b, step, &choice);
+    return hyp_cuda_add_chosen(b, &choice, add_way, step);
+}
 
 /* ---- steps --------------------------------------------------------------------------------------------------- */
 
@@ -224,17 +240,16 @@ hyp_status hyp_cuda_add_conv(hyp_cuda_build *b, const HypPlan__Call *k, const hy
                                .bias_plus1 = hyp_plan_call_input(k, 2),
                                .added_plus1 = hyp_plan_call_input(k, 3),
                                .dtype = c->in[0].dtype};
-    hyp_choice choice;
     HYP_TRY(hyp_kernel_read_conv(c, false, &step.conv));
     bool leaky = step.conv.act == HYP_PW_LEAKY_RELU; /* in a pass of its own: no library has it, nor a kernel of ours */
     step.act = leaky ? HYP_PW_CAST : (uint32_t)step.conv.act;
     if (step.conv.y->count == 0) return HYP_OK;
     step.x_last = hyp_cuda_lies_last(b, step.x);
     step.weight_last = hyp_cuda_lies_last(b, step.weight);
+    step.computes_weights = !hyp_cuda_is_constant(b, step.weight + 1);
     step.y_last = hyp_cuda_lies_last(b, step.y);
     step.added_last = step.added_plus1 && hyp_cuda_lies_last(b, step.added_plus1 - 1);
-    hyp_cuda_offer_conv(b, &step, &choice);
-    HYP_TRY(hyp_cuda_add_chosen(b, &choice, add_way, &step));
+    HYP_TRY(hyp_cuda_add_conv_step(b, &step));
     if (!leaky) return HYP_OK;
     return hyp_cuda_add_channels(b, step.y, 1, step.conv.y->count, 1, 0, HYP_PLAN__POINTWISE__OP__LEAKY_RELU,
                                  step.conv.p, 0);

@@ -6,11 +6,21 @@
 #include "runtime/cuda/ops/prior.h"
 #include "runtime/cuda/ops/steps.h"
 
+/* What a step gives: y, or the gradient by x, which is a transposed convolution, or by the weights. */
+typedef enum hyp_cuda_conv_gradient {
+    HYP_CUDA_CONV_RESULT,
+    HYP_CUDA_CONV_BY_X,
+    HYP_CUDA_CONV_BY_WEIGHTS,
+    HYP_CUDA_CONV_GRADIENTS
+} hyp_cuda_conv_gradient;
+
 /* A step whose result has elements, with its arguments checked. */
 typedef struct hyp_cuda_conv_step {
+    hyp_cuda_conv_gradient gradient; /* if it is one y is the gradient by y, and a bias is added to that by x */
     hyp_conv conv;                                  /* shapes; the arrays have no data */
     uint32_t x, weight, y, bias_plus1, added_plus1; /* tensors; index + 1, 0 = none */
     bool x_last, weight_last, y_last, added_last;   /* how they lie: with the channels last */
+    bool computes_weights;                          /* a run does so: they are no constants */
     hyp_dtype dtype;
     uint32_t act; /* HYP_PW_RELU ..., CLIP: from 0 to 6, CAST: none */
 } hyp_cuda_conv_step;
@@ -27,10 +37,17 @@ typedef struct hyp_cuda_conv_way {
 } hyp_cuda_conv_way;
 extern const hyp_cuda_conv_way hyp_cuda_conv_product;  /* conv_product.c: filters of one element, as a layer */
 extern const hyp_cuda_conv_way hyp_cuda_conv_unfolded; /* conv_product.c: windows are written out, and multiplied */
-extern const hyp_cuda_conv_way hyp_cuda_conv_cudnn;    /* conv_cudnn.c */
+/* conv_cudnn.c: in the order of the weights, and with the channels last where a run computes the weights */
+extern const hyp_cuda_conv_way hyp_cuda_conv_cudnn, hyp_cuda_conv_cudnn_last;
+/* conv_gradients.c: in the plan's order, and with the channels last */
+extern const hyp_cuda_conv_way hyp_cuda_gradient_cudnn, hyp_cuda_gradient_cudnn_last;
+extern const hyp_cuda_conv_way hyp_cuda_conv_transpose_plain; /* conv_transpose.c */
+extern const hyp_cuda_conv_way hyp_cuda_conv_weights_plain;   /* conv_weights.c */
 
 /* conv.c: fills in the key and the alternatives, whose forms are their places in its list. */
 void hyp_cuda_offer_conv(const hyp_cuda_build *b, const hyp_cuda_conv_step *step, hyp_choice *out);
+/* The ops of a step, in the way that is taken. */
+HYP_NODISCARD hyp_status hyp_cuda_add_conv_step(hyp_cuda_build *b, const hyp_cuda_conv_step *step);
 
 /* One weight for each place of the window and no sum over channels: a product would be almost empty. */
 static inline bool hyp_cuda_is_depthwise(const hyp_conv *v) { return v->in_channels == 1 && v->group > 1; }

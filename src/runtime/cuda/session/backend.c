@@ -48,7 +48,11 @@ static bool has_step(const HypPlan__Program *p, HypPlan__Step__KernelCase kernel
     return false;
 }
 
-static bool is_convolution(const HypPlan__Call *call) { return strcmp(call->kernel, "conv") == 0; }
+static bool is_convolution(const HypPlan__Call *call)
+{
+    return strcmp(call->kernel, "conv") == 0 || strcmp(call->kernel, "conv-transpose") == 0 ||
+           strcmp(call->kernel, "conv-backward-weights") == 0;
+}
 
 static bool has_call(const HypPlan__Program *p, bool (*is)(const HypPlan__Call *call))
 {
