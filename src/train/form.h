@@ -76,12 +76,13 @@ typedef hyp_value_id hyp_head_fn(hyp_scope *s, const hyp_value_id *args);
     X("power-slope", 0, power_slope)   /* b a^(b - 1) */                                                               \
     X("conv-data", 1, conv_data)       /* of a convolution: by x */                                                    \
     X("conv-weights", 2, conv_weights) /* (conv-weights x g): by w */                                                  \
-    X("conv-transpose-data", 1, conv_transpose_data) /* of its transpose: by x */                                      \
-    X("channel-sum", 1, channel_sum)                 /* summed over all axes but the second */                         \
-    X("max-pool-back", 1, max_pool_back)             /* added where the largest were */                                \
-    X("average-pool-back", 1, average_pool_back)     /* shared among each window */                                    \
-    X("channels-around", 1, channels_around)         /* the mean over `size` channels around each */                   \
-    X("channels-opposite", 1, channels_opposite)     /* the transpose of that */
+    X("conv-transpose-data", 1, conv_transpose_data)       /* of its transpose: by x */                                \
+    X("conv-transpose-weights", 2, conv_transpose_weights) /* (conv-transpose-weights g x): by w */                    \
+    X("channel-sum", 1, channel_sum)             /* summed over all axes but the second */                             \
+    X("max-pool-back", 1, max_pool_back)         /* added where the largest were */                                    \
+    X("average-pool-back", 1, average_pool_back) /* shared among each window */                                        \
+    X("channels-around", 1, channels_around)     /* the mean over `size` channels around each */                       \
+    X("channels-opposite", 1, channels_opposite) /* the transpose of that */
 
 #define X(name, count, function) hyp_head_fn hyp_head_##function;
 HYP_HEADS(X)

@@ -1,5 +1,5 @@
 /* heads_window.c - heads of gradients of convolutions, pooling and what slides over channels. All are operators of the
- * same kind: the transpose of a convolution is conv-transpose, and the gradient by its weights a convolution of x by g.
+ * same kind: the gradient of a convolution by x is conv-transpose.
  */
 #include <math.h>
 #include <string.h>
@@ -65,46 +65,41 @@ hyp_value_id hyp_head_conv_transpose_data(hyp_scope *s, const hyp_value_id *args
     return hyp_build_head(s->b, v, x.dims); /* `more` of a stride or beyond it brings further windows */
 }
 
-/* [a b ...] as [b a ...]. */
-static hyp_value_id swap_first(hyp_builder *b, hyp_value_id v)
+/* The gradient by the weights of the convolution that gives what g is the gradient of, from x with these pads. */
+static hyp_value_id by_weights(hyp_scope *s, hyp_value_id x, hyp_value_id g, const hyp_attr *pads)
 {
-    const hyp_dim perm[HYP_MAX_RANK] = {1, 0, 2, 3, 4, 5, 6, 7};
-    return hyp_build_transpose(b, v, perm);
+    const hyp_attr *a = s->node.attrs;
+    hyp_type weights = hyp_build_type(s->b, s->node.inputs[1]);
+    const hyp_attr attrs[] = {a[0], *pads, a[2], a[3], hyp_attr_of_dims(weights.dims + 2, weights.rank - 2)};
+    return hyp_build_node(s->b, HYP_OP_conv_backward_weights, attrs, x, g);
 }
 
-/* [N G*C ...] as [C G*N ...]: each group's images become its channels. */
-static hyp_value_id images_as_channels(hyp_builder *b, hyp_value_id v, int64_t group)
-{
-    hyp_type t = hyp_build_type(b, v), parts = t;
-    if (group == 1) return swap_first(b, v);
-    hyp_dim channels = t.dims[1] / group; /* fixed, as those of the weights are */
-    memmove(parts.dims + 3, t.dims + 2, (size_t)(t.rank - 2) * sizeof *t.dims);
-    parts.dims[1] = group;
-    parts.dims[2] = channels;
-    hyp_dim perm[HYP_MAX_RANK] = {2, 1, 0, 3, 4, 5, 6, 7};
-    v = hyp_build_transpose(b, hyp_build_reshape(b, v, t.rank + 1, parts.dims), perm);
-    t.dims[1] = hyp_build_mul(b, t.dims[0], group);
-    t.dims[0] = channels;
-    return hyp_build_reshape(b, v, t.rank, t.dims);
-}
-
-/* x [N C ...] by g [M N ...], with strides and dilations in each other's place: [C/G M kernel...], or more of the
- * kernel where x has elements that no window reached. */
 hyp_value_id hyp_head_conv_weights(hyp_scope *s, const hyp_value_id *args)
 {
+    return by_weights(s, args[0], args[1], &s->node.attrs[1]);
+}
+
+/* The transpose is of a convolution over its result, whose gradient is args[0]. `more` of a stride or beyond it brings
+ * places that the windows of args[1] do not reach, and would bring further windows: there g, with the padding behind it
+ * written out, is cut where they end. */
+hyp_value_id hyp_head_conv_transpose_weights(hyp_scope *s, const hyp_value_id *args)
+{
     hyp_builder *b = s->b;
-    const hyp_attr *a = s->node.attrs;
-    hyp_type weights = hyp_build_type(b, s->node.inputs[1]);
-    if (weights.rank == HYP_MAX_RANK && a[3].i != 1)
-        return hyp_build_note(b, hyp_fail(b->diag, HYP_ERR_UNSUPPORTED,
-                                          "the gradient of a convolution in groups over %d axes", weights.rank - 2)),
-               HYP_NO_VALUE;
-    hyp_value_id v =
-        convolve(s, images_as_channels(b, args[0], a[3].i), swap_first(b, args[1]), &a[2], &a[1], &a[0], a[3].i);
-    hyp_dim swapped = weights.dims[0];
-    weights.dims[0] = weights.dims[1];
-    weights.dims[1] = swapped;
-    return swap_first(b, hyp_build_head(b, v, weights.dims));
+    const hyp_dim *more = s->node.attrs[4].dims;
+    hyp_value_id g = args[0];
+    hyp_type weights = hyp_build_type(b, s->node.inputs[1]), type = hyp_build_type(b, g);
+    window w = read_window(s, weights.dims + 2, 0);
+    hyp_dim pads[2 * HYP_MAX_RANK];
+    memcpy(pads, w.pads, 2 * (size_t)w.n * sizeof *pads);
+    for (int32_t i = 0; i < w.n; i++) {
+        bool within = hyp_dim_is_const(more[i]) && hyp_dim_is_const(w.strides[i]) && more[i] < w.strides[i];
+        if (within) continue;
+        g = hyp_build_pad(b, g, 2 + i, 0, pads[w.n + i]);
+        type.dims[2 + i] = hyp_build_add(b, reach(b, &w, w.x.dims[2 + i], i), pads[w.n + i]);
+        pads[w.n + i] = 0;
+    }
+    hyp_attr of_pads = hyp_attr_of_dims(pads, 2 * w.n);
+    return by_weights(s, hyp_build_head(b, g, type.dims), args[1], &of_pads);
 }
 
 hyp_value_id hyp_head_channel_sum(hyp_scope *s, const hyp_value_id *args)
