@@ -95,8 +95,12 @@ static int time_kernel_after(calibration *c, const calibration_kernel *k, int64_
 {
     onnx_model model = {0};
     bool plain = calibration_is_rewritten(k);
+    hyp_train_options train = HYP_TRAIN_OPTIONS_INIT;
+    train.loss = "mse";
+    train.gradients = true;
     hyp_compile_options compile = {.size = sizeof compile,
                                    .target = c->gpu ? "cuda" : "cpu",
+                                   .train = calibration_is_trained(k) ? &train : NULL,
                                    .max_fold_bytes = 2 * (size_t)BEYOND_CACHES, /* constants are written as nodes */
                                    .only_rules = plain ? NULL : (const char *const *)c->normal.items,
                                    .only_rule_count = plain ? 0 : c->normal.count};

@@ -112,6 +112,19 @@ const calibration_kernel calibration_kernels[] = {
     {"conv-transpose", HYP_F32, {16, 256, 128, 16, 1}, false},
     {"conv-transpose", HYP_F32, {256, 128, 64, 4, 1}, false},
     {"conv-transpose", HYP_F32, {1024, 64, 32, 4, 1}, false},
+    {"conv-backward-weights", HYP_F32, {12544, 64, 3, 49, 1}, false},
+    {"conv-backward-weights", HYP_F32, {3136, 64, 64, 9, 1}, false},
+    {"conv-backward-weights", HYP_F32, {784, 128, 128, 9, 1}, false},
+    {"conv-backward-weights", HYP_F32, {196, 256, 256, 9, 1}, false},
+    {"conv-backward-weights", HYP_F32, {49, 512, 512, 9, 1}, false},
+    {"conv-backward-weights", HYP_F32, {3136, 256, 64, 1, 1}, false},
+    {"conv-backward-weights", HYP_F32, {784, 128, 512, 1, 1}, false},
+    {"conv-backward-weights", HYP_F32, {3136, 144, 1, 9, 144}, false},
+    {"conv-backward-weights", HYP_F32, {784, 256, 8, 9, 32}, false},
+    {"conv-backward-weights", HYP_F32, {200704, 64, 64, 9, 1}, true},
+    {"conv-backward-weights", HYP_F32, {50176, 128, 128, 9, 1}, true},
+    {"conv-backward-weights", HYP_F32, {12544, 256, 256, 9, 1}, true},
+    {"conv-backward-weights", HYP_F32, {3136, 512, 512, 9, 1}, true},
     {"max-pool", HYP_F32, {16384, 4}, false},
     {"max-pool", HYP_F32, {50176, 9}, false},
     {"max-pool", HYP_F32, {200704, 9}, false},
@@ -252,9 +265,19 @@ static void end_between(const making *m, int64_t channels, int64_t side)
     add_output(m, "y", 4, (int64_t[]){1, OUTSIDE, side, side});
 }
 
+/* Weights times numbers that a training would change, a filter each: the gradient by these takes that by the weights. */
+static void add_trained_filters(const making *m, const char *name, int64_t filters, int64_t channels, int64_t height,
+                                int64_t width)
+{
+    add_filters(m, "fixed", filters, channels, height, width);
+    onnx_add_initializer(m->model, "trained", 4, (int64_t[]){filters, 1, 1, 1}, 1);
+    add_node(m, (onnx_node){.op = "Cast", .inputs = {"trained"}, .output = "factor", .attrs = {{"to", .i = m->type}}});
+    add_node(m, (onnx_node){.op = "Mul", .inputs = {"fixed", "factor"}, .output = name});
+}
+
 /* Channels so few are those of an image, which is an input, and 49 taps those of a first convolution in steps of two.
  * Taps that make no square lie along one axis. */
-static int make_conv(const making *m)
+static int make_conv(const making *m, bool trained)
 {
     const int64_t *s = m->s;
     enum { IMAGE = 3 };
@@ -267,7 +290,10 @@ static int make_conv(const making *m)
         add_input(m, "h", 4, (int64_t[]){1, channels, side * step, side * step});
     else
         begin_between(m, channels, side * step);
-    add_filters(m, "w", s[1], s[2], height, width);
+    if (trained)
+        add_trained_filters(m, "w", s[1], s[2], height, width);
+    else
+        add_filters(m, "w", s[1], s[2], height, width);
     add_constant(m, "b", 1, (int64_t[]){s[1]}, 0.1);
     add_node(m, (onnx_node){.op = "Conv",
                             .inputs = {"h", "w", "b"},
@@ -392,6 +418,11 @@ static void make_cast(const making *m, int64_t count)
     add_output(m, "y", 1, &count);
 }
 
+bool calibration_is_trained(const calibration_kernel *kernel)
+{
+    return strcmp(kernel->op, "conv-backward-weights") == 0;
+}
+
 bool calibration_is_rewritten(const calibration_kernel *kernel) { return strcmp(kernel->op, "attention") == 0; }
 
 /* Goes over so many elements that nothing reads. */
@@ -407,7 +438,8 @@ int calibration_model(onnx_model *model, const calibration_kernel *k, int64_t sw
     const making m = {model, k->type, k->shape};
     const char *op = k->op;
     if (strcmp(op, "linear") == 0) return make_linear(&m), CALIBRATION_MEAN;
-    if (strcmp(op, "conv") == 0) return make_conv(&m);
+    if (strcmp(op, "conv") == 0) return make_conv(&m, false);
+    if (calibration_is_trained(k)) return make_conv(&m, true), CALIBRATION_SUM;
     if (strcmp(op, "matmul") == 0) return make_matmul(&m), CALIBRATION_SUM;
     if (strcmp(op, "attention") == 0) return make_attention(&m), CALIBRATION_SUM;
     if (strcmp(op, "conv-transpose") == 0) return make_conv_transpose(&m), CALIBRATION_SUM;

@@ -27,6 +27,8 @@ enum { CALIBRATION_MEAN = -1, CALIBRATION_SUM = -2 };
  * steps it is. In networks the weights of a layer have mostly driven from the nearest cache what the layer before
  * wrote: in the model of a kernel that is all moving of data another step goes over `swept` elements before it. */
 int calibration_model(onnx_model *m, const calibration_kernel *kernel, int64_t swept);
+/* Do only training steps have it? Then the model is to be compiled as one, whose output is made small (mse). */
+bool calibration_is_trained(const calibration_kernel *kernel);
 /* Is it known to plans only after rewriting? */
 bool calibration_is_rewritten(const calibration_kernel *kernel);
 

@@ -104,6 +104,23 @@ void onnx_add_output(onnx_model *m, const char *name, hyp_dtype type, int rank, 
     add_value(m, GRAPH_OUTPUT, name, type, rank, dims);
 }
 
+void onnx_add_initializer(onnx_model *m, const char *name, int rank, const int64_t *dims, float value)
+{
+    onnx_bytes tensor = {0};
+    size_t count = 1;
+    for (int i = 0; i < rank; i++) {
+        add_int(&tensor, TENSOR_DIMS, dims[i]);
+        count *= (size_t)dims[i];
+    }
+    add_int(&tensor, TENSOR_TYPE, HYP_F32);
+    add_text(&tensor, TENSOR_NAME, name);
+    float *elements = cli_alloc(NULL, count, sizeof *elements);
+    for (size_t i = 0; i < count; i++) elements[i] = value;
+    add_block(&tensor, TENSOR_RAW, elements, count * sizeof *elements);
+    free(elements);
+    add_message(&m->graph, GRAPH_INITIALIZER, &tensor);
+}
+
 void onnx_add_constant(onnx_model *m, const char *name, hyp_dtype type, int rank, const int64_t *dims, double value)
 {
     char shape_name[64];

@@ -24,6 +24,8 @@ void onnx_add_input(onnx_model *m, const char *name, hyp_dtype type, int rank, c
 void onnx_add_output(onnx_model *m, const char *name, hyp_dtype type, int rank, const int64_t *dims);
 /* A constant of this shape (f32, f64 or i64), every element `value`. */
 void onnx_add_constant(onnx_model *m, const char *name, hyp_dtype type, int rank, const int64_t *dims, double value);
+/* An initializer of few elements of f32, every one `value`: a parameter to a training. */
+void onnx_add_initializer(onnx_model *m, const char *name, int rank, const int64_t *dims, float value);
 /* A list of integers, or one when count is 0. */
 typedef struct onnx_attr {
     const char *name; /* NULL = none */

@@ -65,6 +65,7 @@ static char *change_text(hyp_random *r, const char *old)
                                         "f64",
                                         "conv",
                                         "conv-transpose",
+                                        "conv-backward-weights",
                                         "max-pool",
                                         "average-pool",
                                         "lp-pool",

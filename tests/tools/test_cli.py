@@ -172,7 +172,7 @@ def check_measuring(folder):
     text = open(profile).read()
     assert "(threads 1)" in text and "(cache-bytes " in text
     for kernel in ("linear 1 64 64", "matmul 1 64 64 64", "attention 12 32 32 64", "conv 3136 64 64 9 1", "conv 784 256 8 9 32",
-                   "conv-transpose 256 128 64 4 1", "max-pool 50176 9", "average-pool 50176 9", "softmax 12288 32",
+                   "conv-transpose 256 128 64 4 1", "conv-backward-weights 784 128 128 9 1", "max-pool 50176 9", "average-pool 50176 9", "softmax 12288 32",
                    "layer-norm 16384 64", "reduce-mean 16384 64", "transpose 4096 1", "transpose 24576 64", "gather 24576",
                    "concat 16384", "add 16384", "gelu 16384", "cast 65536"):
         assert f"(measured {kernel} f32 " in text, kernel
