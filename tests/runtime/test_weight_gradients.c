@@ -1,5 +1,6 @@
 /* Gradients of convolutions by their weights on the CPU against the reference backend, which sums in double: windows of
- * all kinds over one to three axes, groups, both orders of x and g, parts on one to four threads. */
+ * all kinds over one to three axes, groups, both orders of x and g, parts on one to four threads. And convolutions with
+ * weights that are no constants, as a training has them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,14 +83,15 @@ static void build(const one *k, const shapes *s)
     pb_call_ints(&b, call, k->axes, k->kernel);
 }
 
-static void run(const char *path, hyp_device_kind device, int32_t threads, const hyp_tensor in[2], hyp_tensor *out)
+static void run(const char *path, hyp_device_kind device, int32_t threads, const hyp_tensor *in, size_t inputs,
+                hyp_tensor *out, size_t outputs)
 {
     hyp_engine_options options = {.size = sizeof options, .device = device, .threads = threads};
     hyp_engine *engine = NULL;
     hyp_context *context = NULL;
     assert_ok(hyp_engine_load_file(path, &options, &engine, diag));
     assert_ok(hyp_context_create(engine, NULL, &context, diag));
-    for (int i = 0; i < 2; i++) assert_ok(hyp_context_run(context, in, 2, out, 1, diag));
+    for (int i = 0; i < 2; i++) assert_ok(hyp_context_run(context, in, inputs, out, outputs, diag));
     hyp_context_destroy(context);
     hyp_engine_destroy(engine);
 }
@@ -108,11 +110,11 @@ static void check(const one *k)
     for (size_t i = 0; i < s.g_count; i++) g[i] *= (float)scale;
     const hyp_tensor in[] = {tensor_of("x", HYP_F32, x, rank, s.x), tensor_of("g", HYP_F32, g, rank, s.g)};
     hyp_tensor out = tensor_of("y", HYP_F32, want, rank, s.w);
-    run(path, HYP_DEVICE_REFERENCE, 1, in, &out);
+    run(path, HYP_DEVICE_REFERENCE, 1, in, 2, &out, 1);
     for (int32_t threads = 1; threads <= THREADS; threads++) {
         float *have = random_floats(s.w_count);
         out = tensor_of("y", HYP_F32, have, rank, s.w);
-        run(path, HYP_DEVICE_CPU, threads, in, &out);
+        run(path, HYP_DEVICE_CPU, threads, in, 2, &out, 1);
         assert_close(have, want, s.w_count, 2e-5);
         free(have);
     }
@@ -181,6 +183,73 @@ static void layers_of_a_network_agree(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check(&cases[i]);
 }
 
+/* The convolution and its gradient by x, with weights that a run is given: parts of images and strips share them. */
+static void build_given(const one *k, const shapes *s)
+{
+    size_t rank = 2 + k->axes;
+    int64_t more[AXES] = {0};
+    for (size_t i = 0; i < k->axes; i++)
+        more[i] = k->size[i] + k->pads[i] + k->pads[k->axes + i] - (s->g[2 + i] - 1) * k->stride[i] -
+                  (k->kernel[i] - 1) * k->dilation[i] - 1;
+    pb_init(&b);
+    uint32_t *x_dims = pb_consts(&b, rank, s->x), *g_dims = pb_consts(&b, rank, s->g);
+    uint32_t w = pb_input(&b, "w", HYP_F32, rank, pb_consts(&b, rank, s->w));
+    for (int i = 0; i < 2; i++) {
+        uint32_t from = pb_input(&b, i ? "g" : "x", HYP_F32, rank, i ? g_dims : x_dims);
+        uint32_t to = pb_output(&b, i ? "dx" : "y", HYP_F32, rank, i ? x_dims : g_dims);
+        HypPlan__Call *call = pb_call(&b, i ? "conv-transpose" : "conv", 2, (uint32_t[]){from, w}, to);
+        pb_call_ints(&b, call, k->axes, k->stride);
+        pb_call_ints(&b, call, 2 * k->axes, k->pads);
+        pb_call_ints(&b, call, k->axes, k->dilation);
+        pb_call_int(&b, call, k->group);
+        if (i)
+            pb_call_ints(&b, call, k->axes, more);
+        else
+            pb_call_symbol(&b, call, "none");
+    }
+}
+
+static void check_given(const one *k)
+{
+    enum { THREADS = 4 };
+    shapes s = shapes_of(k);
+    size_t rank = 2 + k->axes;
+    char path[PB_PATH];
+    build_given(k, &s);
+    pb_write(&b, path);
+    float *x = random_floats(s.x_count), *g = random_floats(s.g_count), *w = random_floats(s.w_count);
+    for (size_t i = 0; i < s.w_count; i++) w[i] /= (float)sqrt((double)s.w_count / (double)k->in);
+    const hyp_tensor in[] = {tensor_of("w", HYP_F32, w, rank, s.w), tensor_of("x", HYP_F32, x, rank, s.x),
+                             tensor_of("g", HYP_F32, g, rank, s.g)};
+    float *want[2] = {0}, *have[2] = {0};
+    for (int32_t threads = 0; threads <= THREADS; threads++) {
+        float **at = threads ? have : want;
+        at[0] = random_floats(s.g_count), at[1] = random_floats(s.x_count);
+        hyp_tensor out[] = {tensor_of("y", HYP_F32, at[0], rank, s.g), tensor_of("dx", HYP_F32, at[1], rank, s.x)};
+        run(path, threads ? HYP_DEVICE_CPU : HYP_DEVICE_REFERENCE, threads ? threads : 1, in, 3, out, 2);
+        if (threads == 0) continue;
+        assert_close(have[0], want[0], s.g_count, 2e-5);
+        assert_close(have[1], want[1], s.x_count, 2e-5);
+        free(have[0]), free(have[1]);
+    }
+    free(want[0]), free(want[1]), free(x), free(g), free(w);
+    unlink(path);
+    pb_dispose(&b);
+}
+
+static void parts_share_weights_that_a_run_is_given(void **state)
+{
+    (void)state;
+    const one cases[] = {
+        {2, 5, 24, 40, 1, {12, 11}, {3, 3}, {1, 1}, {1, 1}, {1, 1, 1, 1}, false, false},
+        {2, 1, 16, 32, 1, {40, 9}, {3, 2}, {1, 1}, {1, 1}, {1, 0, 1, 1}, false, false}, /* strips of one image */
+        {2, 4, 33, 16, 1, {9, 8}, {1, 1}, {2, 2}, {1, 1}, {0}, false, false},
+        {1, 3, 32, 32, 4, {50}, {5}, {2}, {1}, {2, 2}, false, false},
+        {3, 2, 16, 16, 1, {5, 6, 7}, {2, 3, 2}, {1, 2, 1}, {1, 1, 1}, {0, 1, 1, 0, 1, 0}, false, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_given(&cases[i]);
+}
+
 static void of_nothing_it_is_zero(void **state)
 {
     (void)state;
@@ -199,6 +268,7 @@ int main(void)
         cmocka_unit_test(windows_of_all_kinds_agree),
         cmocka_unit_test(groups_agree),
         cmocka_unit_test(layers_of_a_network_agree),
+        cmocka_unit_test(parts_share_weights_that_a_run_is_given),
         cmocka_unit_test(of_nothing_it_is_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

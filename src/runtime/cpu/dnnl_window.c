@@ -25,7 +25,7 @@ typedef hyp_dnnl_asked asked;
 /* A tensor of the plan, and the primitive's memory for it. */
 typedef struct operand {
     dnnl_memory_t memory;     /* what the primitive gets; NULL: absent. ADDED has that of DST */
-    bool shared;              /* packed weights of the model */
+    bool shared;              /* packed weights of the model, or those that all parts share */
     dnnl_memory_t outside;    /* in the plan's layout, where that differs */
     dnnl_primitive_t reorder; /* between the two */
     uint32_t tensor;
@@ -43,25 +43,30 @@ typedef struct part {
 typedef struct window_op {
     int64_t count, grain; /* of parts: all, and those that are worth a thread */
     size_t work_bytes;    /* of each thread */
+    operand weights;      /* that a run computes, reordered once for all parts; memory NULL: there are none */
+    size_t weights_at, weights_bytes; /* where in the work space, behind the threads'; how much */
     part parts[];
 } window_op;
+
+static void operand_dispose(operand *o, bool owns)
+{
+    if (o->memory && !o->shared && owns) dnnl_memory_destroy(o->memory);
+    if (o->outside) dnnl_memory_destroy(o->outside);
+    if (o->reorder) dnnl_primitive_destroy(o->reorder);
+}
 
 static void part_dispose(part *s)
 {
     if (s->primitive) dnnl_primitive_destroy(s->primitive);
     if (s->scratchpad) dnnl_memory_destroy(s->scratchpad);
-    for (int i = 0; i < OPERANDS; i++) {
-        operand *o = &s->operands[i];
-        if (o->memory && !o->shared && i != ADDED) dnnl_memory_destroy(o->memory);
-        if (o->outside) dnnl_memory_destroy(o->outside);
-        if (o->reorder) dnnl_primitive_destroy(o->reorder);
-    }
+    for (int i = 0; i < OPERANDS; i++) operand_dispose(&s->operands[i], i != ADDED);
 }
 
 static void window_destroy(void *opaque)
 {
     window_op *s = opaque;
     for (int64_t i = 0; i < s->count; i++) part_dispose(&s->parts[i]);
+    operand_dispose(&s->weights, true);
     hyp_free(s);
 }
 
@@ -122,12 +127,25 @@ static void run_parts(void *state, int64_t begin, int64_t end, int thread)
     }
 }
 
+/* Puts the weights where all parts read them. */
+static dnnl_status_t bring_weights(const window_op *s, const hyp_cpu_run *run)
+{
+    const operand *o = &s->weights;
+    if (!o->memory) return dnnl_success;
+    char *tensor = (char *)run->call.at[o->tensor] + o->at;
+    dnnl_memory_set_data_handle(o->memory, o->outside ? (char *)run->call.work + s->weights_at : tensor);
+    if (!o->outside) return dnnl_success;
+    dnnl_memory_set_data_handle(o->outside, tensor);
+    return reorder(run, 0, o, o->outside, o->memory);
+}
+
 static hyp_status run_window(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
     const window_op *s = op->state;
     window_run r = {.s = s, .run = run};
-    hyp_cpu_parallel(run, s->count, s->grain, run_parts, &r);
-    int status = atomic_load(&r.status);
+    int status = bring_weights(s, run);
+    if (status == dnnl_success) hyp_cpu_parallel(run, s->count, s->grain, run_parts, &r);
+    if (status == dnnl_success) status = atomic_load(&r.status);
     return status == dnnl_success ? HYP_OK : hyp_dnnl_fail(diag, (dnnl_status_t)status, op->step->call->kernel);
 }
 
@@ -207,6 +225,19 @@ static hyp_status make_added(const asked *a, dnnl_engine_t engine, part *s, hyp_
     return status;
 }
 
+/* Weights that a run computes: one reorder for all parts that want them alike. */
+static hyp_status make_weights(const asked *a, dnnl_engine_t engine, hyp_md_ref inside, window_op *s, operand *o,
+                               size_t *work_bytes, hyp_diag *diag)
+{
+    hyp_md_ref there = NULL;
+    if (!s->weights.memory)
+        HYP_TRY(make_operand(a, engine, WEIGHTS, false, inside, &s->weights, &s->weights_bytes, diag));
+    if (dnnl_memory_get_memory_desc(s->weights.memory, &there) != dnnl_success || !dnnl_memory_desc_equal(there, inside))
+        return make_operand(a, engine, WEIGHTS, false, inside, o, work_bytes, diag);
+    *o = (operand){.memory = s->weights.memory, .shared = true};
+    return HYP_OK;
+}
+
 static hyp_md_ref inside_of(const_dnnl_primitive_desc_t pd, bool backward, int which)
 {
     switch (which) {
@@ -218,7 +249,7 @@ static hyp_md_ref inside_of(const_dnnl_primitive_desc_t pd, bool backward, int w
 }
 
 static hyp_status make_part(hyp_cpu_model *model, uint32_t step, const asked *a, dnnl_primitive_desc_t pd, bool own,
-                            part *s, size_t *work_bytes, hyp_diag *diag)
+                            window_op *all, part *s, size_t *work_bytes, hyp_diag *diag)
 {
     dnnl_engine_t engine = hyp_dnnl_engine(model->device->dnnl);
     hyp_md_ref scratchpad = hyp_dnnl_query(pd, dnnl_query_scratchpad_md);
@@ -239,6 +270,8 @@ static hyp_status make_part(hyp_cpu_model *model, uint32_t step, const asked *a,
             hyp_cpu_packing_end(model, before);
             HYP_TRY(packing);
             s->operands[i] = (operand){.memory = packed->memory, .shared = true};
+        } else if (i == WEIGHTS && !a->backward) {
+            HYP_TRY(make_weights(a, engine, inside, all, &s->operands[i], work_bytes, diag));
         } else {
             HYP_TRY(make_operand(a, engine, i, own, inside, &s->operands[i], work_bytes, diag));
         }
@@ -334,7 +367,7 @@ static hyp_status add_part(hyp_cpu_model *model, uint32_t step, const asked *a, 
     dnnl_primitive_desc_t pd = hyp_dnnl_describe_window(a, hyp_dnnl_engine(model->device->dnnl), &own);
     *complete = pd != NULL;
     if (!pd) return HYP_OK;
-    hyp_status status = make_part(model, step, a, pd, own, &s->parts[s->count++], &work_bytes, diag);
+    hyp_status status = make_part(model, step, a, pd, own, s, &s->parts[s->count++], &work_bytes, diag);
     dnnl_primitive_desc_destroy(pd);
     work_bytes = (work_bytes + 63) / 64 * 64;
     if (work_bytes > s->work_bytes) s->work_bytes = work_bytes;
@@ -375,6 +408,7 @@ hyp_status hyp_dnnl_prepare_window(hyp_cpu_model *model, uint32_t step, const in
     double flops = hyp_plan_step_work(whole.program, step, values).flops;
     s->grain = (int64_t)ceil(fmin(worth * (double)count / fmax(flops, 1), (double)count));
     hyp_status status = make_parts(model, step, &whole, &size, s, &complete, diag);
-    op->work_bytes = s->work_bytes * (size_t)(count < op->threads ? count : op->threads);
+    s->weights_at = s->work_bytes * (size_t)(count < op->threads ? count : op->threads);
+    op->work_bytes = s->weights_at + s->weights_bytes;
     return hyp_cpu_finish_op(op, status, complete, run_window, window_destroy, s);
 }
