@@ -59,6 +59,7 @@ typedef struct hyp_lowered {
  *   kernels     one step per remaining node; gemm that is no linear becomes matmul and pointwise; chains of
  *               elementwise nodes with one user become one pointwise step, whose further results are those of them that are
  *               outputs of the graph
+ *   order       steps run as the graph's nodes are listed, or in another order where less scratch stands at once
  *   memory      scratch tensors whose lives do not overlap share a slot
  * Results may be computed into the caller's output memory directly. An operator or type that no kernel has is
  * HYP_ERR_UNSUPPORTED and named. Requires a verified graph. */

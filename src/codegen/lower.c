@@ -1,7 +1,8 @@
 /* lower.c - from a graph to a program.
  *
  *   analyse        constants, what runs, pointwise groups
- *   emit           steps, in the order of the nodes; tensors as they are read and written
+ *   find order     of the nodes, so that little stands in memory at once
+ *   emit           steps; tensors as they are read and written
  *   emit_outputs   copies for outputs that are something else as well
  *   place scratch  slots
  */
@@ -97,7 +98,8 @@ static hyp_status predict(hyp_lowering *l, hyp_node_id n, size_t first)
 
 static hyp_status emit(hyp_lowering *l)
 {
-    for (hyp_node_id n = 0; n < l->graph->nodes.len; n++) {
+    for (size_t i = 0; i < l->graph->nodes.len; i++) {
+        hyp_node_id n = l->order[i];
         const hyp_node *node = &l->graph->nodes.data[n];
         size_t first = l->steps.len;
         for (uint32_t o = 0; o < node->output_count; o++) {
@@ -305,6 +307,7 @@ static hyp_status lower(hyp_lowering *l)
     HYP_TRY(add_inputs(l));
     HYP_TRY(add_variables(l));
     HYP_TRY(hyp_lower_analyse(l));
+    HYP_TRY(hyp_lower_find_order(l));
     HYP_TRY(emit(l));
     HYP_TRY(emit_outputs(l));
     HYP_TRY(add_data_sizes(l));

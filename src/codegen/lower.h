@@ -2,6 +2,7 @@
  *
  *   analysis.c        which values are constants, which nodes run, which elementwise nodes form one step
  *   views.c           moves that a kernel with strides looks through
+ *   order.c           in which order they run
  *   lower.c           the walk over the nodes, outputs
  *   emit_*.c          steps, one file per family of kernels
  *   program.c axes.c  building blocks: dims, tensors of values, steps; extents and strides
@@ -49,6 +50,7 @@ typedef struct hyp_lowering {
     hyp_value_info *values; /* by value */
     bool *runs;             /* by node: it becomes a step, or a part of one */
     uint32_t *group_plus1;  /* by node: its pointwise group */
+    hyp_node_id *order;     /* in which nodes become steps */
     HYP_VEC(hyp_group) groups;
 
     /* The program as it grows. */
@@ -87,6 +89,11 @@ static inline const hyp_value *hyp_lower_value(const hyp_lowering *l, hyp_value_
 {
     return &l->graph->values.data[v];
 }
+
+/* ---- order.c ---------------------------------------------------------------------------------------- */
+
+/* Fills the order of the nodes, of a graph that was analysed: that with the least memory, of its own and another one. */
+hyp_status hyp_lower_find_order(hyp_lowering *l);
 
 /* ---- views.c ---------------------------------------------------------------------------------------- */
 
@@ -143,6 +150,8 @@ hyp_status hyp_lower_write(hyp_lowering *l, hyp_value_id value, uint32_t *out_te
 hyp_status hyp_lower_unsupported(hyp_lowering *l, const hyp_node *node, const char *fmt, ...) HYP_PRINTF(3, 4);
 /* The dims of a finished program for the sizes that predictions are for. */
 hyp_status hyp_lower_typical_values(hyp_lowering *l, const int64_t **out);
+/* By symbol of the graph's dims: the size that predictions are for; where there are none, one guess for all. */
+hyp_status hyp_lower_guess_sizes(hyp_lowering *l, const int64_t **out);
 /* Moves the lists into the program. */
 hyp_status hyp_lower_finish_program(hyp_lowering *l);
 

@@ -250,6 +250,17 @@ static hyp_status copy_names(hyp_lowering *l, size_t count, const char *const *n
     return HYP_OK;
 }
 
+hyp_status hyp_lower_guess_sizes(hyp_lowering *l, const int64_t **out)
+{
+    enum { GUESS = 64 };
+    size_t symbols = hyp_dims_symbol_count(l->graph->dims);
+    int64_t *sizes = hyp_arena_zalloc(&l->scratch, symbols, sizeof *sizes);
+    if (!sizes) return hyp_fail_memory(l->diag, symbols * sizeof *sizes);
+    for (size_t i = 0; i < symbols; i++) sizes[i] = l->options->typical_sizes ? l->options->typical_sizes[i] : GUESS;
+    *out = sizes;
+    return HYP_OK;
+}
+
 hyp_status hyp_lower_typical_values(hyp_lowering *l, const int64_t **out)
 {
     const HypPlan__Program *p = l->out->program;

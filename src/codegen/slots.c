@@ -1,22 +1,39 @@
-/* slots.c - how long values have to stand, also for steps that may run as one, and places of scratch tensors: linear
- * scan over the steps. A slot is as large as its largest tensor, so any choice is correct; sizes with symbols are
- * compared under one guess of the symbols, which decides only how well slots fit.
+/* slots.c - how long values have to stand, also for steps that may run as one, and places of scratch tensors.
+ *
+ * The largest tensor first, each into the slot that is free while it stands, of several the smallest, of these the one that is
+ * empty for the shortest time around it (Pisarchyk and Lee 2020, "greedy by size" for shared objects); else into a new one. A
+ * slot is as large as its largest tensor, so any choice is correct; sizes with symbols are compared for the sizes
+ * that predictions are for, which decides only how well slots fit.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "codegen/lower.h"
 
-enum { GUESS = 64 }; /* of every symbol */
+/* Tensors in one place, each in that of the one before, which dies where it is made. Times are those of `begin`. */
+typedef struct block {
+    int64_t bytes;
+    uint32_t first, last;
+    uint32_t tensor; /* the first of them */
+} block;
+
+/* When a slot is taken: from the first time of a block to the last one. */
+typedef struct taken {
+    uint32_t first, last;
+} taken;
 
 typedef struct slot {
-    int64_t bytes; /* guessed size of its largest tensor */
-    bool taken;
+    int64_t bytes; /* size of its largest tensor */
+    HYP_VEC(taken) times; /* ascending */
 } slot;
 
 typedef struct placing {
     hyp_lowering *l;
     uint32_t *last_use; /* by tensor: the last step that touches it */
-    int64_t *guess;     /* by tensor: bytes under the guess */
+    uint32_t *begin;    /* by step: its first time. It has one more for each result between its layers */
+    int64_t *bytes;     /* by tensor: bytes */
+    uint32_t *block_plus1; /* by tensor */
+    HYP_VEC(block) blocks;
     HYP_VEC(slot) slots;
 } placing;
 
@@ -31,36 +48,6 @@ static bool is_scratch(const placing *p, uint32_t t)
 {
     return tensor_at(p, t)->place == HYP_PLAN__PLACE__PLACE_SCRATCH;
 }
-
-/* The free slot that grows least, of those the one with the least to spare, of those the first; else a new one. */
-static hyp_status take_slot(placing *p, uint32_t t)
-{
-    int64_t want = p->guess[t];
-    size_t best = SIZE_MAX;
-    for (size_t i = 0; i < p->slots.len; i++) {
-        const slot *s = &p->slots.data[i];
-        if (s->taken) continue;
-        if (best == SIZE_MAX) {
-            best = i;
-            continue;
-        }
-        int64_t now = p->slots.data[best].bytes;
-        bool fits = s->bytes >= want, best_fits = now >= want;
-        if (fits != best_fits ? fits : fits ? s->bytes < now : s->bytes > now) best = i;
-    }
-    if (best == SIZE_MAX) {
-        HYP_TRY(hyp_vec_grow(&p->slots, p->l->diag));
-        best = p->slots.len - 1;
-        p->slots.data[best] = (slot){0};
-    }
-    slot *s = &p->slots.data[best];
-    s->taken = true;
-    if (s->bytes < want) s->bytes = want;
-    tensor_at(p, t)->slot = (uint32_t)best;
-    return HYP_OK;
-}
-
-static void free_slot(placing *p, uint32_t t) { p->slots.data[tensor_at(p, t)->slot].taken = false; }
 
 /* With what the normalization reads that the step may run itself. */
 static size_t list_reads(const placing *p, uint32_t step, uint32_t *tensors, size_t room)
@@ -93,6 +80,23 @@ static hyp_status touched(placing *p, uint32_t step, size_t (*list)(const placin
     return HYP_OK;
 }
 
+/* ---- blocks ------------------------------------------------------------------------------------------ */
+
+static uint32_t end_of(const placing *p, uint32_t step) { return p->begin[step + 1] - 1; }
+
+static hyp_status add_block(placing *p, uint32_t t, uint32_t first, uint32_t last)
+{
+    p->block_plus1[t] = (uint32_t)p->blocks.len + 1;
+    return hyp_vec_push(&p->blocks, p->l->diag, (block){.bytes = p->bytes[t], .first = first, .last = last, .tensor = t});
+}
+
+/* y takes the place of x. */
+static void join_block(placing *p, uint32_t x, uint32_t y)
+{
+    p->block_plus1[y] = p->block_plus1[x];
+    p->blocks.data[p->block_plus1[x] - 1].last = end_of(p, p->last_use[y]);
+}
+
 /* The result of an elementwise step takes the place of an input that dies there, when that is dense (so that each
  * element is read before it is written), of the same size, and, read twice, dense both times. */
 static bool place_over_input(placing *p, uint32_t step_index, const HypPlan__Step *step, uint32_t y)
@@ -107,7 +111,7 @@ static bool place_over_input(placing *p, uint32_t step_index, const HypPlan__Ste
         for (size_t j = 0; j < k->n_inputs && good; j++)
             if (root_of(p, k->inputs[j]->tensor) == x) good = dense >> j & 1;
         if (!good) continue;
-        tensor_at(p, y)->slot = tensor_at(p, x)->slot;
+        join_block(p, x, y);
         return true;
     }
     return false;
@@ -123,49 +127,99 @@ static bool place_over_replaced(placing *p, uint32_t step_index, const HypPlan__
     for (size_t i = 0; i < read_count; i++) times += reads[i] == x;
     if (!is_scratch(p, x) || p->last_use[x] != step_index || p->l->bytes.data[x] != p->l->bytes.data[y] || times != 1)
         return false;
-    tensor_at(p, y)->slot = tensor_at(p, x)->slot;
+    join_block(p, x, y);
     return true;
 }
 
-/* Hidden results live while the next layer reads them: two places are enough for any number of layers. */
-static hyp_status place_hidden(placing *p, const HypPlan__Linear *k)
-{
-    for (size_t i = 0; i + 1 < k->n_layers; i++) {
-        HYP_TRY(take_slot(p, k->layers[i]->hidden_plus1 - 1));
-        if (i > 0) free_slot(p, k->layers[i - 1]->hidden_plus1 - 1);
-    }
-    if (k->n_layers > 1) free_slot(p, k->layers[k->n_layers - 2]->hidden_plus1 - 1);
-    return HYP_OK;
-}
-
-static hyp_status place_step(placing *p, uint32_t index, bool *placed)
+static hyp_status add_results(placing *p, uint32_t index)
 {
     const HypPlan__Step *step = p->l->steps.data[index];
-    uint32_t *reads, *writes, y;
+    uint32_t *reads, *writes;
     size_t read_count, write_count;
     HYP_TRY(touched(p, index, list_reads, &reads, &read_count));
     HYP_TRY(touched(p, index, list_writes, &writes, &write_count));
-    y = writes[write_count - 1];
-    /* A linear has its hidden tensors before the result; every other step has results only. */
-    size_t results = step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR ? write_count - 1 : 0;
-    bool in_place = false;
-    for (size_t i = results; i < write_count; i++) {
-        if (!is_scratch(p, writes[i]) || placed[writes[i]]) continue;
-        in_place = step->kernel_case == HYP_PLAN__STEP__KERNEL_POINTWISE
-                       ? place_over_input(p, index, step, writes[i])
-                       : place_over_replaced(p, index, step, reads, read_count, writes[i]);
-        if (!in_place) HYP_TRY(take_slot(p, writes[i]));
-        placed[writes[i]] = true;
+    /* A linear has its hidden tensors before the result, each of which the next layer reads; every other step has results only. */
+    size_t hidden = step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR ? write_count - 1 : 0;
+    for (size_t i = 0; i < hidden; i++) {
+        uint32_t at = p->begin[index] + (uint32_t)i;
+        HYP_TRY(add_block(p, writes[i], at, at + 1));
     }
-    if (step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) HYP_TRY(place_hidden(p, step->linear));
-    for (size_t i = 0; i < read_count; i++) {
-        bool replaced = in_place && tensor_at(p, reads[i])->slot == tensor_at(p, y)->slot;
-        if (is_scratch(p, reads[i]) && p->last_use[reads[i]] == index && !replaced) free_slot(p, reads[i]);
+    for (size_t i = hidden; i < write_count; i++) {
+        if (!is_scratch(p, writes[i]) || p->block_plus1[writes[i]]) continue;
+        bool in_place = step->kernel_case == HYP_PLAN__STEP__KERNEL_POINTWISE
+                            ? place_over_input(p, index, step, writes[i])
+                            : place_over_replaced(p, index, step, reads, read_count, writes[i]);
+        if (!in_place) HYP_TRY(add_block(p, writes[i], p->begin[index], end_of(p, p->last_use[writes[i]])));
     }
-    for (size_t i = results; i < write_count; i++) /* nobody reads it */
-        if (is_scratch(p, writes[i]) && p->last_use[writes[i]] == index) free_slot(p, writes[i]);
     return HYP_OK;
 }
+
+/* ---- slots ------------------------------------------------------------------------------------------- */
+
+static int by_size(const void *a, const void *b)
+{
+    const block *x = *(const block *const *)a, *y = *(const block *const *)b;
+    if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
+    if (x->first != y->first) return x->first < y->first ? -1 : 1;
+    return x->tensor < y->tensor ? -1 : x->tensor > y->tensor;
+}
+
+/* Where among a slot's times a block comes, and how far from its neighbours; false where it is taken then. */
+static bool find_gap(const slot *s, const block *b, size_t *out_at, uint32_t *out_gap)
+{
+    size_t low = 0, high = s->times.len; /* the first that ends behind the block's beginning */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (s->times.data[middle].last < b->first)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    uint32_t before = low > 0 ? b->first - s->times.data[low - 1].last : UINT32_MAX, after = UINT32_MAX;
+    if (low < s->times.len) {
+        if (s->times.data[low].first <= b->last) return false;
+        after = s->times.data[low].first - b->last;
+    }
+    *out_at = low;
+    *out_gap = before < after ? before : after;
+    return true;
+}
+
+static hyp_status take_slot(placing *p, const block *b, uint32_t *out)
+{
+    size_t best = p->slots.len, best_at = 0, at;
+    uint32_t best_gap = 0, gap;
+    for (size_t i = 0; i < p->slots.len; i++) {
+        const slot *s = &p->slots.data[i];
+        bool smaller = best == p->slots.len || s->bytes < p->slots.data[best].bytes;
+        if (!smaller && s->bytes > p->slots.data[best].bytes) continue;
+        if (!find_gap(s, b, &at, &gap) || (!smaller && gap >= best_gap)) continue;
+        best = i, best_at = at, best_gap = gap;
+    }
+    if (best == p->slots.len) HYP_TRY(hyp_vec_push(&p->slots, p->l->diag, (slot){.bytes = b->bytes}));
+    slot *s = &p->slots.data[best];
+    HYP_TRY(hyp_vec_grow(&s->times, p->l->diag));
+    memmove(s->times.data + best_at + 1, s->times.data + best_at, (s->times.len - 1 - best_at) * sizeof *s->times.data);
+    s->times.data[best_at] = (taken){b->first, b->last};
+    *out = (uint32_t)best;
+    return HYP_OK;
+}
+
+static hyp_status place_blocks(placing *p)
+{
+    size_t count = p->blocks.len;
+    const block **sorted = hyp_arena_zalloc(&p->l->scratch, count, sizeof *sorted);
+    uint32_t *slot_of = hyp_arena_zalloc(&p->l->scratch, count, sizeof *slot_of);
+    if (!sorted || !slot_of) return hyp_fail_memory(p->l->diag, count * sizeof *sorted);
+    for (size_t i = 0; i < count; i++) sorted[i] = &p->blocks.data[i];
+    if (count) qsort(sorted, count, sizeof *sorted, by_size);
+    for (size_t i = 0; i < count; i++) HYP_TRY(take_slot(p, sorted[i], &slot_of[sorted[i] - p->blocks.data]));
+    for (uint32_t t = 0; t < p->l->tensors.len; t++)
+        if (p->block_plus1[t]) tensor_at(p, t)->slot = slot_of[p->block_plus1[t] - 1];
+    return HYP_OK;
+}
+
+/* ---- how long values stand --------------------------------------------------------------------------- */
 
 /* Lets a linear run the normalization before it where a device has a kernel for both: nothing else reads its result. */
 static hyp_status join_norms(placing *p)
@@ -208,28 +262,40 @@ static hyp_status find_last_uses(placing *p)
 static hyp_status guess_sizes(placing *p)
 {
     hyp_lowering *l = p->l;
-    size_t symbols = hyp_dims_symbol_count(l->graph->dims);
-    int64_t *values = hyp_arena_zalloc(&l->scratch, symbols, sizeof *values);
-    if (!values) return hyp_fail_memory(l->diag, symbols * sizeof *values);
-    for (size_t i = 0; i < symbols; i++) values[i] = GUESS;
+    const int64_t *values;
+    HYP_TRY(hyp_lower_guess_sizes(l, &values));
     for (size_t t = 0; t < l->tensors.len; t++)
-        if (hyp_dim_eval(l->graph->dims, l->bytes.data[t], values, &p->guess[t], NULL) != HYP_OK)
-            p->guess[t] = INT64_MAX;
+        if (hyp_dim_eval(l->graph->dims, l->bytes.data[t], values, &p->bytes[t], NULL) != HYP_OK)
+            p->bytes[t] = INT64_MAX;
     return HYP_OK;
+}
+
+static void find_times(placing *p)
+{
+    const hyp_lowering *l = p->l;
+    for (uint32_t s = 0; s < l->steps.len; s++) {
+        const HypPlan__Step *step = l->steps.data[s];
+        bool chain = step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR;
+        p->begin[s + 1] = p->begin[s] + (chain ? (uint32_t)step->linear->n_layers : 1);
+    }
 }
 
 static hyp_status place_all(placing *p)
 {
     hyp_lowering *l = p->l;
     size_t tensors = l->tensors.len;
-    bool *placed = hyp_arena_zalloc(&l->scratch, tensors, sizeof *placed);
     p->last_use = hyp_arena_zalloc(&l->scratch, tensors, sizeof *p->last_use);
-    p->guess = hyp_arena_zalloc(&l->scratch, tensors, sizeof *p->guess);
-    if (!placed || !p->last_use || !p->guess) return hyp_fail_memory(l->diag, tensors * sizeof *p->guess);
+    p->begin = hyp_arena_zalloc(&l->scratch, l->steps.len + 1, sizeof *p->begin);
+    p->bytes = hyp_arena_zalloc(&l->scratch, tensors, sizeof *p->bytes);
+    p->block_plus1 = hyp_arena_zalloc(&l->scratch, tensors, sizeof *p->block_plus1);
+    if (!p->last_use || !p->begin || !p->bytes || !p->block_plus1)
+        return hyp_fail_memory(l->diag, tensors * sizeof *p->bytes);
     HYP_TRY(join_norms(p));
     HYP_TRY(find_last_uses(p));
     HYP_TRY(guess_sizes(p));
-    for (uint32_t s = 0; s < l->steps.len; s++) HYP_TRY(place_step(p, s, placed));
+    find_times(p);
+    for (uint32_t s = 0; s < l->steps.len; s++) HYP_TRY(add_results(p, s));
+    HYP_TRY(place_blocks(p));
     l->out->program->slot_count = (uint32_t)p->slots.len;
     return HYP_OK;
 }
@@ -238,6 +304,8 @@ hyp_status hyp_lower_place_scratch(hyp_lowering *l)
 {
     placing p = {.l = l};
     hyp_status status = place_all(&p);
+    for (size_t i = 0; i < p.slots.len; i++) hyp_vec_free(&p.slots.data[i].times);
     hyp_vec_free(&p.slots);
+    hyp_vec_free(&p.blocks);
     return status;
 }

@@ -1,0 +1,403 @@
+/* order.c - in which order steps run, so that little stands in memory at once.
+ *
+ * Steps are asked for from the outputs on, each right after what it needs and did not have yet. What such a walk decides is
+ * which of several things that are missing comes first:
+ *
+ *   - of two that share work which is still to be done, the one that takes less: the other goes over that work and beyond, and
+ *     would leave what the first needs of it standing until its turn. So the update of a layer comes while the backward pass is
+ *     at this layer, whatever the order of the parameters.
+ *   - of those that share none, the one that takes more, so that the results of the others need not wait for it (Sethi and
+ *     Ullman 1970, who count registers).
+ *
+ * The order of the nodes of the graph stays where that is as good. Units are what steps are made of: a node, or elementwise
+ * nodes that are one step.
+ */
+#include <string.h>
+
+#include "codegen/lower.h"
+
+enum { MOST_UNITS = 1 << 13 }; /* sets of units are of so many bits, one for each node */
+
+typedef struct unit {
+    hyp_node_id last;                  /* its node, or the root of its group */
+    uint32_t first_input, input_count; /* units that it needs, in `edges` */
+    uint32_t first_read, read_count;   /* values that it reads, in `values` */
+    uint32_t first_made, made_count;   /* scratch that it makes, in `values` */
+    uint32_t norm_plus1;               /* the unit that has to be right before it */
+} unit;
+
+typedef struct ordering {
+    hyp_lowering *l;
+    unit *units;
+    uint32_t count, words;   /* units; words of 64 bits in a set of them */
+    uint32_t *unit_plus1;    /* by node */
+    uint64_t *needs;         /* by node: the set of units behind it, its own included */
+    uint64_t *missing;       /* the set of units that have no place yet */
+    uint32_t *stamp;         /* by node: the unit + 1 that has seen it */
+    HYP_VEC(uint32_t) edges;
+    HYP_VEC(hyp_value_id) values;
+    HYP_VEC(uint32_t) stack; /* units that were asked for and wait for others */
+    uint32_t *work;          /* of what is chosen among */
+    bool *alone;             /* by edge: what it leads to shares no missing work with what else its unit needs */
+    int64_t *bytes;          /* by value that is scratch */
+    uint32_t *order;         /* units, as far as they have a place */
+    uint32_t placed;
+} ordering;
+
+static const hyp_node *node_at(const ordering *o, hyp_node_id n) { return &o->l->graph->nodes.data[n]; }
+
+/* The node that computes a value when the plan runs, in steps or by what it reads; false where none does. */
+static bool find_maker(const ordering *o, hyp_value_id v, hyp_node_id *out)
+{
+    if (v == HYP_NO_VALUE || o->l->values[v].constant || o->l->values[v].listed) return false;
+    const hyp_value *value = hyp_lower_value(o->l, v);
+    *out = value->producer;
+    return value->kind == HYP_VALUE_NODE;
+}
+
+static uint64_t *needs_of(const ordering *o, hyp_node_id n) { return o->needs + (size_t)n * o->words; }
+
+/* ---- units ------------------------------------------------------------------------------------------ */
+
+static hyp_status list_units(ordering *o)
+{
+    hyp_lowering *l = o->l;
+    size_t nodes = l->graph->nodes.len;
+    o->unit_plus1 = hyp_arena_zalloc(&l->scratch, nodes, sizeof *o->unit_plus1);
+    o->stamp = hyp_arena_zalloc(&l->scratch, nodes, sizeof *o->stamp);
+    o->units = hyp_arena_zalloc(&l->scratch, nodes + 1, sizeof *o->units);
+    if (!o->unit_plus1 || !o->stamp || !o->units) return hyp_fail_memory(l->diag, nodes * sizeof *o->units);
+    for (hyp_node_id n = 0; n < nodes; n++) {
+        bool is_last = !l->group_plus1[n] || l->groups.data[l->group_plus1[n] - 1].root == n;
+        if (!l->runs[n] || !is_last) continue;
+        o->units[o->count].last = n;
+        o->unit_plus1[n] = ++o->count;
+    }
+    for (hyp_node_id n = 0; n < nodes; n++)
+        if (l->group_plus1[n]) o->unit_plus1[n] = o->unit_plus1[l->groups.data[l->group_plus1[n] - 1].root];
+    return HYP_OK;
+}
+
+static hyp_status find_needs(ordering *o)
+{
+    hyp_lowering *l = o->l;
+    size_t nodes = l->graph->nodes.len;
+    o->words = (o->count + 63) / 64;
+    o->needs = hyp_arena_zalloc(&l->scratch, nodes * o->words, sizeof *o->needs);
+    o->missing = hyp_arena_zalloc(&l->scratch, o->words + 1, sizeof *o->missing);
+    if (!o->needs || !o->missing) return hyp_fail_memory(l->diag, nodes * o->words * sizeof *o->needs);
+    for (uint32_t u = 0; u < o->count; u++) o->missing[u / 64] |= UINT64_C(1) << u % 64;
+    for (hyp_node_id n = 0; n < nodes; n++) {
+        const hyp_node *node = node_at(o, n);
+        uint64_t *set = needs_of(o, n);
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            hyp_node_id from;
+            if (!find_maker(o, node->inputs[i], &from)) continue;
+            for (uint32_t w = 0; w < o->words; w++) set[w] |= needs_of(o, from)[w];
+        }
+        uint32_t u = o->unit_plus1[n] - 1;
+        if (o->unit_plus1[n]) set[u / 64] |= UINT64_C(1) << u % 64;
+    }
+    return HYP_OK;
+}
+
+static hyp_status add_edge(ordering *o, uint32_t u, uint32_t input)
+{
+    unit *x = &o->units[u];
+    for (uint32_t i = 0; i < x->input_count; i++)
+        if (o->edges.data[x->first_input + i] == input) return HYP_OK;
+    x->input_count++;
+    return hyp_vec_push(&o->edges, o->l->diag, input);
+}
+
+/* Adds what a unit reads of a value: the result of a unit, or what lies behind nodes that are no steps. The walk goes over
+ * each of these once, so that it ends soon however they share what they read. */
+static hyp_status add_read(ordering *o, uint32_t u, hyp_value_id v)
+{
+    hyp_node_id from;
+    size_t base = o->stack.len;
+    HYP_TRY(hyp_vec_push(&o->stack, o->l->diag, v));
+    while (o->stack.len > base) {
+        hyp_value_id next = o->stack.data[--o->stack.len];
+        if (!find_maker(o, next, &from)) continue;
+        uint32_t maker = o->unit_plus1[from];
+        if (maker == u + 1) continue;
+        if (maker) {
+            HYP_TRY(add_edge(o, u, maker - 1));
+            HYP_TRY(hyp_vec_push(&o->values, o->l->diag, next));
+            continue;
+        }
+        if (o->stamp[from] == u + 1) continue;
+        o->stamp[from] = u + 1;
+        for (uint32_t i = 0; i < node_at(o, from)->input_count; i++)
+            HYP_TRY(hyp_vec_push(&o->stack, o->l->diag, node_at(o, from)->inputs[i]));
+    }
+    return HYP_OK;
+}
+
+static hyp_status add_reads(ordering *o, uint32_t u)
+{
+    const hyp_lowering *l = o->l;
+    unit *x = &o->units[u];
+    hyp_node_id last = x->last, *members = &last;
+    uint32_t count = 1;
+    if (l->group_plus1[last]) {
+        members = l->groups.data[l->group_plus1[last] - 1].nodes;
+        count = l->groups.data[l->group_plus1[last] - 1].node_count;
+    }
+    x->first_input = (uint32_t)o->edges.len;
+    x->first_read = (uint32_t)o->values.len;
+    for (uint32_t m = 0; m < count; m++)
+        for (uint32_t i = 0; i < node_at(o, members[m])->input_count; i++)
+            HYP_TRY(add_read(o, u, node_at(o, members[m])->inputs[i]));
+    x->read_count = (uint32_t)o->values.len - x->first_read;
+    x->first_made = (uint32_t)o->values.len;
+    for (uint32_t m = 0; m < count; m++)
+        for (uint32_t i = 0; i < node_at(o, members[m])->output_count; i++) {
+            hyp_value_id v = node_at(o, members[m])->outputs[i];
+            bool stands = members[m] == x->last && l->values[v].needed && !l->values[v].output_plus1;
+            if (stands) HYP_TRY(hyp_vec_push(&o->values, l->diag, v));
+        }
+    x->made_count = (uint32_t)o->values.len - x->first_made;
+    return HYP_OK;
+}
+
+/* What all outputs need is one more unit, behind the others. */
+static hyp_status add_end(ordering *o)
+{
+    const hyp_graph *g = o->l->graph;
+    o->units[o->count] = (unit){.last = HYP_NO_VALUE, .first_input = (uint32_t)o->edges.len};
+    for (size_t i = 0; i < g->outputs.len; i++) HYP_TRY(add_read(o, o->count, g->outputs.data[i].value));
+    return HYP_OK;
+}
+
+/* A device may run a normalization and the linear that alone reads it as one: they stay neighbours. */
+static hyp_status keep_neighbours(ordering *o)
+{
+    const hyp_lowering *l = o->l;
+    uint32_t *readers = hyp_arena_zalloc(&o->l->scratch, (size_t)o->count + 1, sizeof *readers);
+    if (!readers) return hyp_fail_memory(l->diag, o->count * sizeof *readers);
+    for (size_t i = 0; i < o->edges.len; i++) readers[o->edges.data[i]]++;
+    for (uint32_t u = 0; u < o->count && l->options->target->joins_norm_and_linear; u++) {
+        if (l->group_plus1[o->units[u].last]) continue;
+        for (uint32_t i = 0; i < o->units[u].input_count; i++) {
+            uint32_t norm = o->edges.data[o->units[u].first_input + i];
+            hyp_op op = node_at(o, o->units[norm].last)->op;
+            if (readers[norm] == 1 && (op == HYP_OP_layer_norm || op == HYP_OP_rms_norm)) o->units[u].norm_plus1 = norm + 1;
+        }
+    }
+    return HYP_OK;
+}
+
+/* Whether the sets are small enough to be compared for each unit; the numbers count work, not time. */
+static bool is_small(const ordering *o)
+{
+    const uint64_t enough = 1 << 28;
+    uint64_t pairs = 0;
+    for (uint32_t u = 0; u <= o->count; u++) pairs += (uint64_t)o->units[u].input_count * o->units[u].input_count;
+    return pairs <= enough / o->words;
+}
+
+/* ---- the walk --------------------------------------------------------------------------------------- */
+
+static bool is_missing(const ordering *o, uint32_t u) { return o->missing[u / 64] >> u % 64 & 1; }
+
+/* Units that are missing for a unit, itself included. */
+static uint32_t work_of(const ordering *o, uint32_t u)
+{
+    const uint64_t *set = needs_of(o, o->units[u].last);
+    uint32_t count = 0;
+    for (uint32_t w = 0; w < o->words; w++) count += (uint32_t)__builtin_popcountll(set[w] & o->missing[w]);
+    return count;
+}
+
+static bool share_work(const ordering *o, uint32_t a, uint32_t b)
+{
+    const uint64_t *x = needs_of(o, o->units[a].last), *y = needs_of(o, o->units[b].last);
+    for (uint32_t w = 0; w < o->words; w++)
+        if (x[w] & y[w] & o->missing[w]) return true;
+    return false;
+}
+
+/* What is missing of what a unit needs; what its neighbour needs, instead of that one. `list` is of edges, by unit once. */
+static uint32_t list_missing(const ordering *o, uint32_t u, uint32_t *list)
+{
+    uint32_t count = 0;
+    for (uint32_t from = u + 1; from; from = from == u + 1 ? o->units[u].norm_plus1 : 0)
+        for (uint32_t i = 0; i < o->units[from - 1].input_count; i++) {
+            uint32_t edge = o->units[from - 1].first_input + i, input = o->edges.data[edge];
+            bool listed = !is_missing(o, input) || input + 1 == o->units[u].norm_plus1;
+            for (uint32_t k = 0; k < count && from != u + 1 && !listed; k++) listed = o->edges.data[list[k]] == input;
+            if (!listed) list[count++] = edge;
+        }
+    return count;
+}
+
+/* Which of them comes first. That one shares work with no other stays so, and is noted. */
+static uint32_t choose(ordering *o, const uint32_t *list, uint32_t count)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        o->work[i] = work_of(o, o->edges.data[list[i]]);
+        if (o->work[i] > o->work[most]) most = i;
+    }
+    for (;;) {
+        uint32_t least = count;
+        for (uint32_t i = 0; i < count; i++)
+            if (!o->alone[list[i]] && (least == count || o->work[i] < o->work[least])) least = i;
+        if (least == count) return o->edges.data[list[most]];
+        for (uint32_t i = 0; i < count; i++)
+            if (i != least && share_work(o, o->edges.data[list[least]], o->edges.data[list[i]]))
+                return o->edges.data[list[least]];
+        o->alone[list[least]] = true;
+    }
+}
+
+static void place(ordering *o, uint32_t u)
+{
+    o->missing[u / 64] &= ~(UINT64_C(1) << u % 64);
+    o->order[o->placed++] = u;
+}
+
+static hyp_status walk(ordering *o)
+{
+    hyp_lowering *l = o->l;
+    uint32_t *list = hyp_arena_zalloc(&l->scratch, o->edges.len, sizeof *list);
+    o->work = hyp_arena_zalloc(&l->scratch, o->edges.len, sizeof *o->work);
+    o->alone = hyp_arena_zalloc(&l->scratch, o->edges.len, sizeof *o->alone);
+    o->order = hyp_arena_zalloc(&l->scratch, (size_t)o->count + 1, sizeof *o->order);
+    if (!list || !o->work || !o->alone || !o->order) return hyp_fail_memory(l->diag, o->edges.len * sizeof *list);
+    o->stack.len = 0;
+    HYP_TRY(hyp_vec_push(&o->stack, l->diag, o->count));
+    while (o->stack.len) {
+        uint32_t u = o->stack.data[o->stack.len - 1], missing = list_missing(o, u, list);
+        if (missing) {
+            HYP_TRY(hyp_vec_push(&o->stack, l->diag, choose(o, list, missing)));
+            continue;
+        }
+        o->stack.len--;
+        if (u == o->count) break;
+        if (o->units[u].norm_plus1) place(o, o->units[u].norm_plus1 - 1);
+        place(o, u);
+    }
+    return HYP_OK;
+}
+
+/* ---- what it is worth --------------------------------------------------------------------------------- */
+
+static hyp_status find_bytes(ordering *o)
+{
+    hyp_lowering *l = o->l;
+    const hyp_graph *g = l->graph;
+    const int64_t *sizes;
+    HYP_TRY(hyp_lower_guess_sizes(l, &sizes));
+    o->bytes = hyp_arena_zalloc(&l->scratch, g->values.len, sizeof *o->bytes);
+    if (!o->bytes) return hyp_fail_memory(l->diag, g->values.len * sizeof *o->bytes);
+    for (uint32_t u = 0; u < o->count; u++)
+        for (uint32_t i = 0; i < o->units[u].made_count; i++) {
+            hyp_value_id v = o->values.data[o->units[u].first_made + i];
+            const hyp_type *type = &hyp_lower_value(l, v)->type;
+            hyp_dim elements;
+            HYP_TRY(hyp_type_elements(g->dims, type, &elements, l->diag));
+            if (hyp_dim_eval(g->dims, elements, sizes, &o->bytes[v], NULL) != HYP_OK) return HYP_OK;
+            if (__builtin_mul_overflow(o->bytes[v], (int64_t)hyp_dtype_size(type->dtype), &o->bytes[v]))
+                o->bytes[v] = INT64_MAX >> 16; /* nothing that has a place; sums do not overflow */
+        }
+    return HYP_OK;
+}
+
+/* Bytes of scratch that stand in an order: the most at once, and on average over the steps. */
+typedef struct standing {
+    int64_t most;
+    double mean;
+} standing;
+
+/* An elementwise step may write over what it reads last. `last`, by value, is zero before and after. */
+static standing find_standing(const ordering *o, const uint32_t *order, uint32_t *last)
+{
+    standing found = {0};
+    int64_t now = 0;
+    for (uint32_t i = 0; i < o->count; i++) {
+        const unit *x = &o->units[order[i]];
+        for (uint32_t k = 0; k < x->read_count; k++) last[o->values.data[x->first_read + k]] = i + 1;
+    }
+    for (uint32_t i = 0; i < o->count; i++) {
+        const unit *x = &o->units[order[i]];
+        const hyp_value_id *made = o->values.data + x->first_made, *read = o->values.data + x->first_read;
+        bool in_place = o->l->group_plus1[x->last] != 0;
+        int64_t freed = 0, saved = 0;
+        for (uint32_t k = 0; k < x->made_count; k++) now += o->bytes[made[k]];
+        for (uint32_t k = 0; k < x->read_count; k++) {
+            if (last[read[k]] != i + 1) continue;
+            last[read[k]] = 0; /* once */
+            freed += o->bytes[read[k]];
+            if (in_place && x->made_count == 1 && o->bytes[read[k]] == o->bytes[made[0]]) saved = o->bytes[made[0]];
+        }
+        if (now - saved > found.most) found.most = now - saved;
+        found.mean += (double)(now - saved) / o->count;
+        now -= freed;
+        for (uint32_t k = 0; k < x->made_count; k++)
+            if (!last[made[k]]) now -= o->bytes[made[k]]; /* nobody reads it */
+    }
+    return found;
+}
+
+/* What is as good as equal at most is told apart by the mean: places fit better where less stands. */
+static bool is_better(const standing *a, const standing *b)
+{
+    enum { TELLS = 64 };
+    int64_t apart = a->most > b->most ? a->most - b->most : b->most - a->most;
+    return apart > b->most / TELLS ? a->most < b->most : a->mean < b->mean;
+}
+
+static hyp_status decide(ordering *o, bool *out_better)
+{
+    hyp_lowering *l = o->l;
+    size_t values = l->graph->values.len;
+    uint32_t *last = hyp_arena_zalloc(&l->scratch, values, sizeof *last);
+    uint32_t *before = hyp_arena_zalloc(&l->scratch, o->count, sizeof *before);
+    if (!last || !before) return hyp_fail_memory(l->diag, values * sizeof *last);
+    HYP_TRY(find_bytes(o));
+    for (uint32_t u = 0; u < o->count; u++) before[u] = u; /* the graph's order, by the last node of each */
+    standing is = find_standing(o, o->order, last), was = find_standing(o, before, last);
+    *out_better = is_better(&is, &was);
+    return HYP_OK;
+}
+
+/* ---- the whole ---------------------------------------------------------------------------------------- */
+
+static hyp_status find_order(ordering *o)
+{
+    bool better;
+    HYP_TRY(list_units(o));
+    if (o->count < 2 || o->count > MOST_UNITS) return HYP_OK;
+    HYP_TRY(find_needs(o));
+    for (uint32_t u = 0; u < o->count; u++) HYP_TRY(add_reads(o, u));
+    HYP_TRY(add_end(o));
+    if (!is_small(o)) return HYP_OK;
+    HYP_TRY(keep_neighbours(o));
+    HYP_TRY(walk(o));
+    if (o->placed != o->count)
+        return hyp_fail(o->l->diag, HYP_ERR_INTERNAL, "%u of %u steps have a place", o->placed, o->count);
+    HYP_TRY(decide(o, &better));
+    if (!better) return HYP_OK;
+    size_t at = 0;
+    for (hyp_node_id n = 0; n < o->l->graph->nodes.len; n++) /* they emit sizes at most, which read nothing */
+        if (!o->unit_plus1[n] || o->units[o->unit_plus1[n] - 1].last != n) o->l->order[at++] = n;
+    for (uint32_t i = 0; i < o->count; i++) o->l->order[at++] = o->units[o->order[i]].last;
+    return HYP_OK;
+}
+
+hyp_status hyp_lower_find_order(hyp_lowering *l)
+{
+    ordering o = {.l = l};
+    size_t nodes = l->graph->nodes.len;
+    l->order = hyp_arena_zalloc(&l->scratch, nodes, sizeof *l->order);
+    if (!l->order) return hyp_fail_memory(l->diag, nodes * sizeof *l->order);
+    for (hyp_node_id n = 0; n < nodes; n++) l->order[n] = n;
+    hyp_status status = find_order(&o);
+    hyp_vec_free(&o.edges);
+    hyp_vec_free(&o.values);
+    hyp_vec_free(&o.stack);
+    return status;
+}
