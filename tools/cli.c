@@ -255,6 +255,19 @@ bool cli_parse_int(const char *text, int64_t low, int64_t high, int64_t *out)
     return true;
 }
 
+bool cli_parse_bytes(const char *text, size_t *out)
+{
+    static const char suffixes[] = "KMGT";
+    char *end;
+    double value = strtod(text, &end);
+    const char *suffix = *end ? strchr(suffixes, *end) : NULL;
+    for (const char *s = suffixes; suffix && s <= suffix; s++) value *= 1024;
+    if (end == text || (*end && (!suffix || end[1])) || !(value >= 1 && value < 9e15) || value != (double)(size_t)value)
+        return false;
+    *out = (size_t)value;
+    return true;
+}
+
 bool cli_parse_double(const char *text, double low, double *out)
 {
     char *end;

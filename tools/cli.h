@@ -65,6 +65,8 @@ void cli_list_free(cli_list *list);
 
 /* A number that fills the whole text, within [low, high]; false otherwise. */
 bool cli_parse_int(const char *text, int64_t low, int64_t high, int64_t *out);
+/* "4096", "512K", "1.5G": a whole number of bytes above 0, of 1024, 1024^2, 1024^3 or 1024^4 (T) with a suffix. */
+bool cli_parse_bytes(const char *text, size_t *out);
 bool cli_parse_double(const char *text, double low, double *out);
 /* "batch=32": the name is the first name_len characters of `text`. False after a message. */
 bool cli_parse_dim(const cli_args *args, const char *text, size_t *name_len, int64_t *value);

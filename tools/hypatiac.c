@@ -11,6 +11,7 @@
 #include "interrupt.h"
 #include "measure.h"
 #include "overwrite.h"
+#include "print_report.h"
 #include "print_rules.h"
 #include "samples.h"
 #include "session.h"
@@ -40,7 +41,9 @@ enum {
     OPT_CUSTOM_DOMAIN,
     OPT_CUSTOM_OUTPUT,
     OPT_TRAIN, /* and the rest of TRAIN_... behind it */
-    OPT_FOLD_FLOPS = OPT_TRAIN + TRAIN_OPTIONS,
+    OPT_MEMORY_BUDGET = OPT_TRAIN + TRAIN_OPTIONS,
+    OPT_RECOMPUTE,
+    OPT_FOLD_FLOPS,
     OPT_MAX_SECONDS,
     OPT_VERIFY,
     OPT_GOLDEN,
@@ -90,6 +93,8 @@ static const cli_option options[] = {
     [OPT_CUSTOM_DOMAIN] = {"custom-domain", 0, "NAME", "operators of this domain are kernels that the program gives to the runtime"},
     [OPT_CUSTOM_OUTPUT] = {"custom-output", 0, "OUT:TYPE:DIMS", "type of a custom operator's result, if the model lacks it: y:f32:batchx64"},
     TRAIN_ROWS(OPT_TRAIN),
+    [OPT_MEMORY_BUDGET] = {"memory-budget", 0, "BYTES", "of scratch memory: 512M, 2G; values are computed again instead of kept"},
+    [OPT_RECOMPUTE] = {"recompute", 0, "PATTERN", "for --train: nodes whose values are computed again, not kept: '/h.*/mlp/*'"},
     [OPT_FOLD_FLOPS] = {"max-fold-flops", 0, "N", "constants computed before the plan runs: multiplications (2^34)"},
     [OPT_MAX_SECONDS] = {"max-seconds", 0, "S", "write the best plan found until then; Ctrl-C does the same"},
     [OPT_VERIFY] = {"verify", 0, "HOW", "compare the plan with the model first: strict, warn, off (by what it costs)"},
@@ -124,7 +129,7 @@ typedef struct request {
     const char *model, *plan, *dump_path, *cache;
     bool node_next; /* the last option was --why-not: its node may follow */
     FILE *dump;     /* NULL = no dump */
-    cli_list dims, typical, shapes, bound, updatable, sample_texts, rules, disabled, only, flags, tuned, custom_domains,
+    cli_list dims, typical, shapes, bound, updatable, recompute, sample_texts, rules, disabled, only, flags, tuned, custom_domains,
         custom_outputs;
     const char **dim_names, **typical_names;
     int64_t *dim_values, *typical_values;
@@ -197,6 +202,11 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     case OPT_FOLD_BYTES: return read_limit(args, option, value, &c->max_fold_bytes);
     case OPT_CUSTOM_DOMAIN: cli_list_split(&r->custom_domains, value); break;
     case OPT_CUSTOM_OUTPUT: cli_list_split(&r->custom_outputs, value); break;
+    case OPT_MEMORY_BUDGET:
+        if (cli_parse_bytes(value, &c->memory_budget)) break;
+        cli_usage_error(args, "--memory-budget: '%s' is no number of bytes: 4096, 512K, 1.5G", value);
+        return false;
+    case OPT_RECOMPUTE: cli_list_split(&r->recompute, value); break;
     case OPT_FOLD_FLOPS: return read_limit(args, option, value, &c->max_fold_flops);
     case OPT_MAX_SECONDS:
         if (cli_parse_double(value, 1e-9, &c->max_seconds)) break;
@@ -305,6 +315,8 @@ static bool finish_request(request *r, const cli_args *args)
     c->only_rule_count = r->only.count;
     c->updatable = (const char *const *)r->updatable.items;
     c->updatable_count = r->updatable.count;
+    c->recompute = (const char *const *)r->recompute.items;
+    c->recompute_count = r->recompute.count;
     c->flags = (const char *const *)r->flags.items;
     c->flag_count = r->flags.count;
     c->custom_domains = (const char *const *)r->custom_domains.items;
@@ -409,65 +421,8 @@ static void free_request(request *r)
     free(r->typical_values);
     free(r->shape_tensors);
     cli_list *lists[] = {&r->dims,     &r->typical, &r->shapes, &r->bound, &r->updatable,      &r->sample_texts, &r->rules,
-                         &r->disabled, &r->only,    &r->flags,  &r->tuned, &r->custom_domains, &r->custom_outputs};
+                         &r->recompute, &r->disabled, &r->only,    &r->flags,  &r->tuned, &r->custom_domains, &r->custom_outputs};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) cli_list_free(lists[i]);
-}
-
-static void print_summary(FILE *to, const request *r, const hyp_compile_report *report)
-{
-    fprintf(to, "%s: %zu nodes that run -> %zu, %zu plan step%s\n", r->model, report->nodes_before, report->nodes_after,
-            report->plan_steps, report->plan_steps == 1 ? "" : "s");
-    cli_print_lines(to, "  ", report->steps);
-    if (*report->layers) fputs("linear layers in fp8:\n", to);
-    cli_print_lines(to, "  ", report->layers);
-    if (report->cost_before > 0)
-        fprintf(to, "predicted: %.2f us -> %.2f us\n", report->cost_before * 1e6, report->cost_after * 1e6);
-    fprintf(to, "predicted for the plan: %.2f us\n", report->plan_seconds * 1e6);
-    for (size_t i = 0, shown = 0; i < report->rule_count; i++)
-        if (report->rules[i]->used)
-            fprintf(to, "%s%s %zux", shown++ ? ", " : "rules used: ", report->rules[i]->name, report->rules[i]->used);
-        else if (i + 1 == report->rule_count && !shown)
-            fprintf(to, "rules used: none");
-    if (report->rule_count) fputc('\n', to);
-    if (*report->cut) fprintf(to, "%s: this is the best plan found until then\n", report->cut);
-    if (*report->verified) fprintf(to, "%s\n", report->verified);
-    if (report->plan_bytes) fprintf(to, "%s: %llu bytes\n", r->plan, (unsigned long long)report->plan_bytes);
-}
-
-/* What is not in the e-graphs or was not looked at, and why. */
-static void print_left_out(FILE *to, const hyp_compile_report *report)
-{
-    size_t declined = 0, refused = 0;
-    for (size_t i = 0; i < report->rule_count; i++) {
-        declined += report->rules[i]->declined;
-        refused += report->rules[i]->refused;
-    }
-    fprintf(to, "left out     %zu matches by conditions, %zu without a type, %zu constants beyond --max-fold-bytes or -flops", declined,
-            refused, report->unfolded);
-    if (!report->proven) fprintf(to, "; forms that cost up to %.2g %% less, if there are any", report->gap * 100);
-    fputc('\n', to);
-}
-
-static void print_stats(FILE *to, const hyp_compile_report *report)
-{
-    fprintf(to, "\n%-34s %5s %9s %9s %9s %9s %6s\n", "rule", "class", "matches", "applied", "declined", "refused", "used");
-    for (size_t i = 0; i < report->rule_count; i++) {
-        const hyp_compile_rule_use *rule = report->rules[i];
-        if (!rule->matches && !rule->used) continue;
-        fprintf(to, "%-34s %5s %9zu %9zu %9zu %9zu %6zu\n", rule->name, rule->numeric_class, rule->matches, rule->applications,
-                rule->declined, rule->refused, rule->used);
-    }
-    fprintf(to, "\nnodes        %zu imported, %zu run before rewriting, %zu after\n", report->nodes_imported,
-            report->nodes_before, report->nodes_after);
-    fprintf(to, "e-graph      %zu e-nodes, %zu e-classes, %zu iterations, stop: %s, %s\n", report->e_nodes,
-            report->e_classes, report->iterations, report->stop_reason,
-            report->proven ? "least cost proven" : "least cost not proven");
-    print_left_out(to, report);
-    fprintf(to, "seconds      import %.4f, rewrite %.4f, lower %.4f, write %.4f, verify %.4f\n", report->import_seconds,
-            report->rewrite_seconds, report->lower_seconds, report->write_seconds, report->verify_seconds);
-    fputs("prices of the steps\n", to);
-    cli_print_lines(to, "  ", report->prices);
-    fprintf(to, "plan         %zu steps, %llu bytes\n", report->plan_steps, (unsigned long long)report->plan_bytes);
 }
 
 static measure_options measurement(const request *r, double seconds)
@@ -544,7 +499,7 @@ static int compile(request *r, const cli_args *args)
     bool asked = r->compile.explain || r->compile.why_not;
     if (report->wrong) fprintf(stderr, "%s: warning: %s\n", args->tool, cli_shown(report->verified));
     cli_print_lines(people, "", report->answer);
-    if (!r->list_rules && !r->quiet && !asked) print_summary(people, r, report);
+    if (!r->list_rules && !r->quiet && !asked) print_summary(people, r->model, r->plan, report);
     if (!r->list_rules && r->stats) print_stats(people, report);
     hyp_compile_report_destroy(report);
     bool dumped = !r->dump || (fflush(r->dump) == 0 && !ferror(r->dump));

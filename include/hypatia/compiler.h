@@ -214,6 +214,15 @@ typedef struct hyp_compile_options {
      * would name. Not with `updatable` nor "fp8"; with "bf16" and "fp16" the model is computed in 16 bits, the loss, the
      * parameters and the update in 32. Such a plan keeps no golden runs. */
     const hyp_train_options *train;
+    /* Bytes of scratch memory that the plan takes at most, for the sizes that symbolic dims are counted as: values that it would
+     * keep until they are read long after, as the backward pass of a training step reads those of the forward pass, are computed
+     * again, where that gives most bytes for the time by the cost model. Results keep their bits. 0 = as many as it takes.
+     * HYP_ERR_INVALID_ARGUMENT where no such plan is found: the message has the least that was, and what it would cost. */
+    size_t memory_budget;
+    /* With `train`: values that nodes of the model compute, by patterns, as of a shell's file names, for names of nodes, are not
+     * kept for the backward pass but computed again. HYP_ERR_INVALID_ARGUMENT for one that fits no node. */
+    const char *const *recompute;
+    size_t recompute_count;
 } hyp_compile_options;
 
 typedef struct hyp_compile_rule_use {
@@ -238,7 +247,8 @@ typedef struct hyp_compile_report {
     double cost_before, cost_after; /* seconds, predicted, of the plan of the graph as it came and of the one chosen; 0 when
                                        nothing was rewritten */
     double plan_seconds;            /* predicted, of a run of the plan, whose steps run one by one or, where the target does
-                                       that, side by side: cost_after where anything was rewritten */
+                                       that, side by side: cost_after where anything was rewritten, and nothing is computed
+                                       again */
     double import_seconds, rewrite_seconds, lower_seconds, write_seconds;
     size_t plan_steps;
     uint64_t plan_bytes;
@@ -254,6 +264,11 @@ typedef struct hyp_compile_report {
                         max_fold_bytes or max_fold_flops */
     const char *prices; /* text: one line per step, "12.30 us  fused-mlp: launch 0.3 us + work 12 us (...)": what it is predicted to
                            take, and of what that is made */
+    size_t scratch_bytes; /* of the plan, for the sizes that symbolic dims are counted as */
+    /* What `memory_budget` and `recompute` did: steps of the plan that compute something again, and what it would have taken
+     * without them; 0 where there are none. */
+    size_t recomputed, kept_bytes;
+    double kept_seconds;
 } hyp_compile_report;
 HYP_API void hyp_compile_report_destroy(hyp_compile_report *report); /* NULL-safe */
 

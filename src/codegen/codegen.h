@@ -43,6 +43,16 @@ typedef struct hyp_codegen_options {
     const int64_t *typical_sizes; /* by symbol of the graph's dims: what predictions count it as */
 } hyp_codegen_options;
 
+/* How long a scratch tensor stands: from the step that writes it to the last one that touches it. One that takes the place of
+ * another stands from the step behind the one that writes it. */
+typedef struct hyp_stay {
+    uint32_t tensor;
+    uint32_t first, last;
+    int64_t bytes; /* for the sizes that predictions are for */
+} hyp_stay;
+
+#define HYP_NO_STEP UINT32_MAX
+
 /* A lowered program and where the bytes of its weights come from. Borrows the graph. */
 typedef struct hyp_lowered {
     hyp_arena arena; /* owns `program` and everything in it */
@@ -50,6 +60,10 @@ typedef struct hyp_lowered {
     const hyp_graph *graph;
     hyp_value_id *folds; /* by tensor: the constant or variable of the graph that gives a weight its bytes, or
                           * HYP_NO_VALUE */
+    hyp_stay *stays;     /* but of results within a step */
+    size_t stay_count;
+    uint32_t *value_tensors; /* by value of the graph: the tensor that it is, or a view of one, + 1; 0 = none */
+    uint32_t *node_steps;    /* by node of the graph: the step that gives its results, HYP_NO_STEP where none does */
 } hyp_lowered;
 
 /* Lowers. The steps are:

@@ -96,8 +96,22 @@ static hyp_status predict(hyp_lowering *l, hyp_node_id n, size_t first)
     return price_steps(l, nodes, count, &l->steps.data[first], steps);
 }
 
+/* The last of the steps from `first` on gives the results of the node, and of the group that it is the root of. */
+static void note_steps(hyp_lowering *l, hyp_node_id n, size_t first)
+{
+    uint32_t last = (uint32_t)l->steps.len - 1;
+    if (l->steps.len == first) return;
+    l->out->node_steps[n] = last;
+    for (uint32_t i = 0; l->group_plus1[n] && i < l->groups.data[l->group_plus1[n] - 1].node_count; i++)
+        l->out->node_steps[l->groups.data[l->group_plus1[n] - 1].nodes[i]] = last;
+}
+
 static hyp_status emit(hyp_lowering *l)
 {
+    void *steps;
+    HYP_TRY(hyp_lower_alloc(l, l->graph->nodes.len, sizeof *l->out->node_steps, &steps));
+    l->out->node_steps = steps;
+    for (size_t i = 0; i < l->graph->nodes.len; i++) l->out->node_steps[i] = HYP_NO_STEP;
     for (size_t i = 0; i < l->graph->nodes.len; i++) {
         hyp_node_id n = l->order[i];
         const hyp_node *node = &l->graph->nodes.data[n];
@@ -107,6 +121,7 @@ static hyp_status emit(hyp_lowering *l)
             if (info->needed && info->listed) HYP_TRY(hyp_emit_fill(l, node, node->outputs[o]));
         }
         if (l->runs[n]) HYP_TRY(emit_node(l, n));
+        note_steps(l, n, first);
         HYP_TRY(predict(l, n, first));
     }
     return HYP_OK;
@@ -320,7 +335,10 @@ static hyp_status lower(hyp_lowering *l)
     HYP_TRY(add_equalities(l));
     hyp_plan_place_weights(l->out->program);
 
-    void *folds;
+    void *folds, *tensors;
+    HYP_TRY(hyp_lower_alloc(l, l->graph->values.len, sizeof(uint32_t), &tensors));
+    l->out->value_tensors = tensors;
+    for (size_t v = 0; v < l->graph->values.len; v++) l->out->value_tensors[v] = l->values[v].tensor_plus1;
     HYP_TRY(hyp_lower_alloc(l, l->folds.len, sizeof(hyp_value_id), &folds));
     if (l->folds.len) memcpy(folds, l->folds.data, l->folds.len * sizeof(hyp_value_id));
     l->out->folds = folds;

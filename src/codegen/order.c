@@ -3,9 +3,9 @@
  * Steps are asked for from the outputs on, each right after what it needs and did not have yet. What such a walk decides is
  * which of several things that are missing comes first:
  *
- *   - of two that share work which is still to be done, the one that takes less: the other goes over that work and beyond, and
- *     would leave what the first needs of it standing until its turn. So the update of a layer comes while the backward pass is
- *     at this layer, whatever the order of the parameters.
+ *   - of two that share work which is still to be done, the one that takes less: the other goes over that work and
+ *     beyond, and would leave what the first needs of it standing until its turn. So the update of a layer comes while
+ *     the backward pass is at this layer, whatever the order of the parameters.
  *   - of those that share none, the one that takes more, so that the results of the others need not wait for it (Sethi and
  *     Ullman 1970, who count registers).
  *

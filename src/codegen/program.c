@@ -276,7 +276,7 @@ hyp_status hyp_lower_finish_program(hyp_lowering *l)
 {
     HypPlan__Program *p = l->out->program;
     HYP_TRY(copy_list(l, l->symbols.data, l->symbols.len, sizeof *p->symbols, &p->symbols, &p->n_symbols));
-    if (l->options->predict) {
+    if (l->options->typical_sizes) {
         void *sizes;
         HYP_TRY(hyp_lower_alloc(l, l->symbols.len, sizeof *p->typical_sizes, &sizes));
         p->typical_sizes = sizes;

@@ -1,8 +1,8 @@
 /* slots.c - how long values have to stand, also for steps that may run as one, and places of scratch tensors.
  *
- * The largest tensor first, each into the slot that is free while it stands, of several the smallest, of these the one that is
- * empty for the shortest time around it (Pisarchyk and Lee 2020, "greedy by size" for shared objects); else into a new one. A
- * slot is as large as its largest tensor, so any choice is correct; sizes with symbols are compared for the sizes
+ * The largest tensor first, each into the slot that is free while it stands, of several the smallest, of these the one
+ * that is empty for the shortest time around it (Pisarchyk and Lee 2020, "greedy by size" for shared objects); else into
+ * a new one. A slot is as large as its largest tensor, so any choice is correct; sizes with symbols are compared for the sizes
  * that predictions are for, which decides only how well slots fit.
  */
 #include <stdlib.h>
@@ -131,6 +131,13 @@ static bool place_over_replaced(placing *p, uint32_t step_index, const HypPlan__
     return true;
 }
 
+static void note_stay(const placing *p, uint32_t t, uint32_t first)
+{
+    hyp_lowered *out = p->l->out;
+    out->stays[out->stay_count++] =
+        (hyp_stay){.tensor = t, .first = first, .last = p->last_use[t], .bytes = p->bytes[t]};
+}
+
 static hyp_status add_results(placing *p, uint32_t index)
 {
     const HypPlan__Step *step = p->l->steps.data[index];
@@ -138,7 +145,7 @@ static hyp_status add_results(placing *p, uint32_t index)
     size_t read_count, write_count;
     HYP_TRY(touched(p, index, list_reads, &reads, &read_count));
     HYP_TRY(touched(p, index, list_writes, &writes, &write_count));
-    /* A linear has its hidden tensors before the result, each of which the next layer reads; every other step has results only. */
+    /* A linear has its hidden tensors before the result, each for the next layer; every other step has results only. */
     size_t hidden = step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR ? write_count - 1 : 0;
     for (size_t i = 0; i < hidden; i++) {
         uint32_t at = p->begin[index] + (uint32_t)i;
@@ -150,6 +157,7 @@ static hyp_status add_results(placing *p, uint32_t index)
                             ? place_over_input(p, index, step, writes[i])
                             : place_over_replaced(p, index, step, reads, read_count, writes[i]);
         if (!in_place) HYP_TRY(add_block(p, writes[i], p->begin[index], end_of(p, p->last_use[writes[i]])));
+        note_stay(p, writes[i], in_place ? index + 1 : index);
     }
     return HYP_OK;
 }
@@ -290,6 +298,9 @@ static hyp_status place_all(placing *p)
     p->block_plus1 = hyp_arena_zalloc(&l->scratch, tensors, sizeof *p->block_plus1);
     if (!p->last_use || !p->begin || !p->bytes || !p->block_plus1)
         return hyp_fail_memory(l->diag, tensors * sizeof *p->bytes);
+    void *stays;
+    HYP_TRY(hyp_lower_alloc(l, tensors, sizeof *l->out->stays, &stays));
+    l->out->stays = stays;
     HYP_TRY(join_norms(p));
     HYP_TRY(find_last_uses(p));
     HYP_TRY(guess_sizes(p));

@@ -2,7 +2,7 @@
  *
  *   model.onnx ──import──► graph ──demote──► graph ──train──► graph ──rewrite──► graph ──quantize──► graph
  *                             (narrow types)  (where asked for)   (unless off)         (fp8)
- *              ──lower──► program ──write──► plan without its name ──verify──► plan.bin
+ *     ──recompute──► graph ──lower──► program ──write──► plan without its name ──verify──► plan.bin
  *
  * The graph is verified after every pass that makes one.
  */
@@ -23,10 +23,11 @@ typedef struct compilation {
     hyp_settings settings;
     hyp_dims *dims;
     hyp_onnx_model *model;
-    hyp_graph imported, demoted, trained, rewritten, opened, quantized;
+    hyp_graph imported, demoted, trained, rewritten, opened, quantized, again, fitting;
     hyp_graph wide; /* the training step of the imported graph, where `trained` is of the demoted one */
     const hyp_graph *graph; /* the newest of them */
     hyp_rewrite_report rewrite;
+    hyp_footprint kept; /* without what is computed again */
     hyp_lowered lowered;
     hyp_strbuf answer; /* to what was asked */
     hyp_strbuf layers; /* what quantization says of them */
@@ -34,8 +35,8 @@ typedef struct compilation {
     hyp_limit limit; /* of the search for a better plan */
     hyp_strbuf cut;  /* by which it was cut short; empty: it was not */
     size_t nodes_imported, nodes_before;
-    double import_seconds, demote_seconds, train_seconds, rewrite_seconds, quantize_seconds, lower_seconds, expect_seconds,
-        write_seconds;
+    double import_seconds, demote_seconds, train_seconds, rewrite_seconds, quantize_seconds, recompute_seconds,
+        lower_seconds, expect_seconds, write_seconds;
 } compilation;
 
 /* Nodes that run: those whose results are not known before the plan runs. */
@@ -176,6 +177,24 @@ static hyp_status quantize(compilation *c, hyp_diag *diag)
     return finish_pass(c, &c->quantized, "quantize", diag);
 }
 
+/* What is not to be kept is computed again. */
+static hyp_status recompute(compilation *c, hyp_diag *diag)
+{
+    const hyp_compile_options *o = &c->settings.options;
+    const hyp_codegen_options options = hyp_settings_codegen(&c->settings);
+    if (!o->recompute_count && !o->memory_budget) return HYP_OK;
+    HYP_TRY(hyp_codegen_footprint(c->graph, &options, &c->kept, diag));
+    if (o->recompute_count) {
+        HYP_TRY(hyp_recompute_nodes(c->graph, &c->imported, o->recompute, o->recompute_count, &c->again, diag));
+        c->graph = &c->again;
+    }
+    if (o->memory_budget) {
+        HYP_TRY(hyp_codegen_fit(c->graph, &options, o->memory_budget, &c->fitting, diag));
+        c->graph = &c->fitting;
+    }
+    return finish_pass(c, c->graph, "recompute", diag);
+}
+
 /* The caller's flags, and what made the plan depend on the machine. */
 static hyp_status lower(compilation *c, hyp_diag *diag)
 {
@@ -204,6 +223,10 @@ static hyp_status lower(compilation *c, hyp_diag *diag)
     options.equalities = info.equalities;
     options.equality_count = info.equality_count;
     hyp_status status = hyp_codegen_lower(c->graph, &options, &c->lowered, diag);
+    if (status == HYP_OK && hyp_plan_recomputed(c->lowered.program)) {
+        c->lowered.program->kept_bytes = c->kept.scratch_bytes;
+        c->lowered.program->kept_seconds = c->kept.seconds;
+    }
     if (status == HYP_OK && o->updatable_count) status = hyp_codegen_add_updates(&c->lowered, &options, diag);
     if (status == HYP_OK && o->train) status = hyp_keep_model(c->model, c->graph, &c->lowered, diag);
     hyp_free(flags);
@@ -311,7 +334,7 @@ static hyp_status run_pass(compilation *c, const char *name, hyp_status (*pass)(
     const hyp_compile_options *o = &c->settings.options;
     if (!o->progress) return HYP_OK;
     char line[160];
-    int n = snprintf(line, sizeof line, "%-8s %9.4f s  %zu nodes\n", name, *out_seconds, c->graph->nodes.len);
+    int n = snprintf(line, sizeof line, "%-9s %9.4f s  %zu nodes\n", name, *out_seconds, c->graph->nodes.len);
     o->progress(line, (size_t)n, o->progress_user);
     return HYP_OK;
 }
@@ -324,9 +347,21 @@ static hyp_status run_passes(compilation *c, hyp_diag *diag)
     HYP_TRY(run_pass(c, "rewrite", rewrite, &c->rewrite_seconds, diag));
     HYP_TRY(tell_refusals(c, diag));
     HYP_TRY(run_pass(c, "quantize", quantize, &c->quantize_seconds, diag));
+    HYP_TRY(run_pass(c, "recompute", recompute, &c->recompute_seconds, diag));
     HYP_TRY(run_pass(c, "lower", lower, &c->lower_seconds, diag));
     HYP_TRY(run_pass(c, "expect", expect, &c->expect_seconds, diag));
     return run_pass(c, "write", write_plan, &c->write_seconds, diag);
+}
+
+/* The program was lowered, so that its sizes are sizes. */
+static void tell_footprint(const compilation *c, hyp_compile_report *report)
+{
+    const HypPlan__Program *p = c->lowered.program;
+    hyp_footprint found = {0};
+    if (hyp_footprint_of(p, &found, NULL) == HYP_OK) report->scratch_bytes = found.scratch_bytes;
+    report->recomputed = hyp_plan_recomputed(p);
+    report->kept_bytes = (size_t)p->kept_bytes;
+    report->kept_seconds = p->kept_seconds;
 }
 
 static hyp_status make_report(compilation *c, hyp_compile_report **out, hyp_diag *diag)
@@ -351,6 +386,7 @@ static hyp_status make_report(compilation *c, hyp_compile_report **out, hyp_diag
     report->verify_seconds = c->verification.seconds;
     report->write_seconds = c->expect_seconds + c->write_seconds - c->verification.seconds;
     report->wrong = c->verification.failed;
+    tell_footprint(c, report);
     *out = report;
     return HYP_OK;
 }
@@ -383,6 +419,8 @@ hyp_status hyp_compile_once(const char *model_path, const char *plan_path, const
         hyp_graph_init(&c.rewritten, c.dims);
         hyp_graph_init(&c.opened, c.dims);
         hyp_graph_init(&c.quantized, c.dims);
+        hyp_graph_init(&c.again, c.dims);
+        hyp_graph_init(&c.fitting, c.dims);
         status = run_passes(&c, diag);
         bool hurried = c.limit.why == HYP_LIMIT_ASKED; /* then nobody waits for the blame either */
         if (status == HYP_ERR_MISMATCH && blame && !hurried) find_blame(&c, blame, diag);
@@ -393,6 +431,8 @@ hyp_status hyp_compile_once(const char *model_path, const char *plan_path, const
         hyp_verification_dispose(&c.verification);
         hyp_lowered_dispose(&c.lowered);
         hyp_rewrite_report_dispose(&c.rewrite);
+        hyp_graph_dispose(&c.fitting);
+        hyp_graph_dispose(&c.again);
         hyp_graph_dispose(&c.quantized);
         hyp_graph_dispose(&c.opened);
         hyp_graph_dispose(&c.rewritten);

@@ -2,7 +2,7 @@
 #ifndef HYP_DRIVER_DRIVER_H
 #define HYP_DRIVER_DRIVER_H
 
-#include "codegen/codegen.h"
+#include "codegen/memory.h"
 #include "hypatia/compiler.h"
 #include "hypatia/tensor_io.h"
 #include "onnx/onnx.h"
@@ -182,6 +182,13 @@ hyp_rewrite_choose_fn hyp_choose_form;
 /* Layers in 8 bits: `opened` and `out` are initialised and empty. */
 HYP_NODISCARD hyp_status hyp_quantize(const hyp_settings *settings, const hyp_graph *in, hyp_graph *opened, hyp_graph *out,
                                       hyp_strbuf *layers, hyp_diag *diag);
+
+/* ---- recompute.c ------------------------------------------------------------------------------------------ */
+
+/* What nodes of the model compute whose names fit a pattern is computed again in the backward pass of a training step; *out is
+ * initialised on success. HYP_ERR_INVALID_ARGUMENT for a pattern that fits no node of the model. */
+HYP_NODISCARD hyp_status hyp_recompute_nodes(const hyp_graph *step, const hyp_graph *model, const char *const *patterns,
+                                             size_t count, hyp_graph *out, hyp_diag *diag);
 
 /* ---- report.c -------------------------------------------------------------------------------------------- */
 

@@ -69,6 +69,10 @@ hyp_status hyp_precision_parse(const char *name, hyp_precision *out, hyp_diag *d
 
 static hyp_status check_train(const hyp_settings *s, hyp_diag *diag)
 {
+    if (!s->options.train && s->options.recompute_count)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                        "--recompute names what a training step does not keep for its backward pass, and the plan is of none: "
+                        "give --train, too, or --memory-budget, which chooses for any plan");
     if (!s->options.train) return HYP_OK;
     if (s->precision == HYP_PRECISION_FP8)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "there is no training in fp8: compile it for bf16");
@@ -82,7 +86,7 @@ static hyp_status check_train(const hyp_settings *s, hyp_diag *diag)
 static hyp_status check(hyp_settings *s, hyp_diag *diag)
 {
     static const char *const verifications[] = {"by cost", "strict", "warn", "off", NULL};
-    static const char *const stages[] = {"import", "demote", "train", "rewrite", "quantize", NULL};
+    static const char *const stages[] = {"import", "demote", "train", "rewrite", "quantize", "recompute", NULL};
     int stage, verification;
     HYP_TRY(hyp_target_parse(s->options.target ? s->options.target : "cpu", &s->target, &s->profile, diag));
     HYP_TRY(hyp_precision_parse(s->options.precision, &s->precision, diag));

@@ -128,6 +128,15 @@ HYP_NODISCARD hyp_status hyp_plan_eval_dims(const HypPlan__Program *program, con
 /* Elements of a tensor under evaluated dims; HYP_ERR_LIMIT when the bytes do not fit ptrdiff_t. */
 HYP_NODISCARD hyp_status hyp_plan_elements(const HypPlan__Program *program, uint32_t tensor, const int64_t *values,
                                            int64_t *out, hyp_diag *diag);
+/* What stands among the rules of a step that computes again what was not kept, so that less memory is taken. */
+#define HYP_PLAN_RECOMPUTE "recompute"
+size_t hyp_plan_recomputed(const HypPlan__Program *program); /* such steps */
+
+/* Bytes of scratch memory under these dims: of all slots, each as large as its largest tensor and, as devices place them, a
+ * multiple of HYP_PLAN_SLOT_ALIGN. HYP_ERR_LIMIT where they are beyond any size. */
+enum { HYP_PLAN_SLOT_ALIGN = 256 };
+HYP_NODISCARD hyp_status hyp_plan_scratch_bytes(const HypPlan__Program *program, const int64_t *values, size_t *out,
+                                                hyp_diag *diag);
 /* Checks that every step stays inside its tensors under these dims (strides and offsets of copies and
  * operands included), that its shapes agree, and that copies fill the tensor that they build, so that kernels
  * need no bounds checks. Run once per set of shapes. HYP_ERR_INVALID_ARGUMENT: the model cannot take these

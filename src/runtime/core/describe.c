@@ -57,22 +57,11 @@ static size_t list_of(const HypPlan__Step *step, step_list list, uint32_t tensor
     return n < ROOM ? n : ROOM;
 }
 
-static uint64_t slots_bytes(report *r)
+/* 0 where it is beyond any size. */
+static size_t scratch_bytes(const report *r)
 {
-    uint64_t total = 0;
-    for (uint32_t slot = 0; slot < r->p->slot_count; slot++) {
-        uint64_t most = 0;
-        for (uint32_t t = 0; t < r->p->n_tensors; t++) {
-            const HypPlan__Tensor *tensor = r->p->tensors[t];
-            int64_t elements = 0;
-            if (tensor->place != HYP_PLAN__PLACE__PLACE_SCRATCH || tensor->slot != slot) continue;
-            if (hyp_plan_elements(r->p, t, r->values, &elements, NULL) != HYP_OK) continue;
-            uint64_t bytes = (uint64_t)elements * hyp_dtype_size((hyp_dtype)tensor->dtype);
-            if (bytes > most) most = bytes;
-        }
-        total += most;
-    }
-    return total;
+    size_t bytes = 0;
+    return hyp_plan_scratch_bytes(r->p, r->values, &bytes, NULL) == HYP_OK ? bytes : 0;
 }
 
 static size_t weight_count(const HypPlan__Program *p)
@@ -176,6 +165,15 @@ static void text_data_size(report *r, const HypPlan__DataSize *s)
     put_name(r, " of '", r->p->tensors[r->p->outputs[s->output]]->name, "'\n");
 }
 
+static void text_recomputed(report *r)
+{
+    size_t steps = hyp_plan_recomputed(r->p);
+    if (!steps) return;
+    hyp_strbuf_printf(&r->sb, "          %zu step%s compute%s something again; without, for the typical sizes: %" PRIu64
+                      " bytes, predicted %.2f us\n",
+                      steps, steps == 1 ? "" : "s", steps == 1 ? "s" : "", r->p->kept_bytes, r->p->kept_seconds * 1e6);
+}
+
 static void write_text(report *r)
 {
     const HypPlan__Program *p = r->p;
@@ -202,7 +200,8 @@ static void write_text(report *r)
     for (size_t i = 0; i < p->n_data_sizes; i++) text_data_size(r, p->data_sizes[i]);
     hyp_strbuf_printf(sb, "weights   %" PRIu64 " bytes in %zu tensors\n", r->plan->weights_bytes, weight_count(p));
     if (r->updatable.len) hyp_strbuf_printf(sb, "updatable\n%s", hyp_strbuf_text(&r->updatable));
-    hyp_strbuf_printf(sb, "scratch   %" PRIu64 " bytes in %u slots\n", slots_bytes(r), p->slot_count);
+    hyp_strbuf_printf(sb, "scratch   %zu bytes in %u slots\n", scratch_bytes(r), p->slot_count);
+    text_recomputed(r);
     hyp_strbuf_printf(sb, "steps     %zu\n", p->n_steps);
     hyp_step_work total = {0};
     double predicted = hyp_plan_predicted(p), steps = hyp_plan_predicted_steps(p);
@@ -388,9 +387,11 @@ static void write_json(report *r)
     json_data_sizes(r);
     if (r->updatable.len) hyp_strbuf_printf(sb, ",\n \"updatable\": [%s]", hyp_strbuf_text(&r->updatable));
     hyp_strbuf_printf(sb,
-                      ",\n \"weights_bytes\": %" PRIu64 ", \"weights\": %zu, \"scratch_bytes\": %" PRIu64
-                      ", \"scratch_slots\": %u,\n \"steps\": [",
-                      r->plan->weights_bytes, weight_count(p), slots_bytes(r), p->slot_count);
+                      ",\n \"weights_bytes\": %" PRIu64 ", \"weights\": %zu, \"scratch_bytes\": %zu"
+                      ", \"scratch_slots\": %u, \"recomputed\": %zu, \"kept_bytes\": %" PRIu64 ", \"kept_seconds\": ",
+                      r->plan->weights_bytes, weight_count(p), scratch_bytes(r), p->slot_count, hyp_plan_recomputed(p), p->kept_bytes);
+    hyp_strbuf_double(sb, p->kept_seconds);
+    hyp_strbuf_puts(sb, ",\n \"steps\": [");
     for (uint32_t i = 0; i < p->n_steps; i++) json_step(r, i);
     hyp_strbuf_puts(sb, "]");
     if (r->plan->device) json_device(r, r->plan->device);

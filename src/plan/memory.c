@@ -1,0 +1,42 @@
+/* memory.c - how much scratch memory a program takes. */
+#include <string.h>
+
+#include "base/dtype.h"
+#include "plan/plan.h"
+
+static hyp_status add_up(const HypPlan__Program *p, const int64_t *values, size_t *slots, size_t *out, hyp_diag *diag)
+{
+    for (uint32_t t = 0; t < p->n_tensors; t++) {
+        const HypPlan__Tensor *tensor = p->tensors[t];
+        int64_t elements;
+        if (tensor->place != HYP_PLAN__PLACE__PLACE_SCRATCH) continue;
+        HYP_TRY(hyp_plan_elements(p, t, values, &elements, diag));
+        size_t bytes = (size_t)elements * hyp_dtype_size((hyp_dtype)tensor->dtype);
+        if (bytes > slots[tensor->slot]) slots[tensor->slot] = bytes;
+    }
+    size_t total = 0;
+    for (uint32_t s = 0; s < p->slot_count; s++)
+        if (!hyp_add_size(slots[s], HYP_PLAN_SLOT_ALIGN - 1, &slots[s]) ||
+            !hyp_add_size(total, slots[s] / HYP_PLAN_SLOT_ALIGN * HYP_PLAN_SLOT_ALIGN, &total))
+            return hyp_fail(diag, HYP_ERR_LIMIT, "the scratch memory that these sizes need is beyond any size");
+    *out = total;
+    return HYP_OK;
+}
+
+hyp_status hyp_plan_scratch_bytes(const HypPlan__Program *program, const int64_t *values, size_t *out, hyp_diag *diag)
+{
+    size_t *slots = hyp_calloc(program->slot_count, sizeof *slots);
+    if (!slots) return hyp_fail_memory(diag, program->slot_count * sizeof *slots);
+    hyp_status status = add_up(program, values, slots, out, diag);
+    hyp_free(slots);
+    return status;
+}
+
+size_t hyp_plan_recomputed(const HypPlan__Program *program)
+{
+    size_t count = 0;
+    for (size_t s = 0; s < program->n_steps; s++)
+        for (size_t r = 0; r < program->steps[s]->n_rules; r++)
+            count += strcmp(program->rule_names[program->steps[s]->rules[r]], HYP_PLAN_RECOMPUTE) == 0;
+    return count;
+}
