@@ -168,7 +168,8 @@ typedef struct hyp_compile_options {
 
     hyp_write_fn dump_rewrites; /* JSON lines; NULL = none */
     void *dump_rewrites_user;
-    const char *dump_ir_stage; /* "import", "demote", "train", "rewrite", "quantize": the graph after this stage; NULL = none */
+    const char *dump_ir_stage; /* "import", "demote", "train", "rewrite", "quantize", "recompute": the graph after this stage;
+                                  NULL = none */
     hyp_write_fn dump_ir;
     void *dump_ir_user;
     hyp_write_fn progress; /* one line per pass; NULL = none */

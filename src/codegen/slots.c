@@ -1,8 +1,8 @@
 /* slots.c - how long values have to stand, also for steps that may run as one, and places of scratch tensors.
  *
- * The largest tensor first, each into the slot that is free while it stands, of several the smallest, of these the one
- * that is empty for the shortest time around it (Pisarchyk and Lee 2020, "greedy by size" for shared objects); else into
- * a new one. A slot is as large as its largest tensor, so any choice is correct; sizes with symbols are compared for the sizes
+ * The largest tensor first, each into the first slot that is free while it stands, else into a new one (Pisarchyk and Lee
+ * 2020, "greedy by size" for shared objects, but that the first slot is taken and not the smallest: what is large is used
+ * up before something small is made). A slot is as large as its largest tensor, so any choice is correct; sizes with symbols are compared for the sizes
  * that predictions are for, which decides only how well slots fit.
  */
 #include <stdlib.h>
@@ -23,7 +23,6 @@ typedef struct taken {
 } taken;
 
 typedef struct slot {
-    int64_t bytes; /* size of its largest tensor */
     HYP_VEC(taken) times; /* ascending */
 } slot;
 
@@ -172,8 +171,8 @@ static int by_size(const void *a, const void *b)
     return x->tensor < y->tensor ? -1 : x->tensor > y->tensor;
 }
 
-/* Where among a slot's times a block comes, and how far from its neighbours; false where it is taken then. */
-static bool find_gap(const slot *s, const block *b, size_t *out_at, uint32_t *out_gap)
+/* Where among a slot's times a block comes; false where it is taken then. */
+static bool find_gap(const slot *s, const block *b, size_t *out_at)
 {
     size_t low = 0, high = s->times.len; /* the first that ends behind the block's beginning */
     while (low < high) {
@@ -183,33 +182,23 @@ static bool find_gap(const slot *s, const block *b, size_t *out_at, uint32_t *ou
         else
             high = middle;
     }
-    uint32_t before = low > 0 ? b->first - s->times.data[low - 1].last : UINT32_MAX, after = UINT32_MAX;
-    if (low < s->times.len) {
-        if (s->times.data[low].first <= b->last) return false;
-        after = s->times.data[low].first - b->last;
-    }
     *out_at = low;
-    *out_gap = before < after ? before : after;
-    return true;
+    return low == s->times.len || s->times.data[low].first > b->last;
 }
 
 static hyp_status take_slot(placing *p, const block *b, uint32_t *out)
 {
-    size_t best = p->slots.len, best_at = 0, at;
-    uint32_t best_gap = 0, gap;
-    for (size_t i = 0; i < p->slots.len; i++) {
-        const slot *s = &p->slots.data[i];
-        bool smaller = best == p->slots.len || s->bytes < p->slots.data[best].bytes;
-        if (!smaller && s->bytes > p->slots.data[best].bytes) continue;
-        if (!find_gap(s, b, &at, &gap) || (!smaller && gap >= best_gap)) continue;
-        best = i, best_at = at, best_gap = gap;
+    size_t i = 0, at = 0;
+    while (i < p->slots.len && !find_gap(&p->slots.data[i], b, &at)) i++;
+    if (i == p->slots.len) {
+        at = 0;
+        HYP_TRY(hyp_vec_push(&p->slots, p->l->diag, (slot){0}));
     }
-    if (best == p->slots.len) HYP_TRY(hyp_vec_push(&p->slots, p->l->diag, (slot){.bytes = b->bytes}));
-    slot *s = &p->slots.data[best];
+    slot *s = &p->slots.data[i];
     HYP_TRY(hyp_vec_grow(&s->times, p->l->diag));
-    memmove(s->times.data + best_at + 1, s->times.data + best_at, (s->times.len - 1 - best_at) * sizeof *s->times.data);
-    s->times.data[best_at] = (taken){b->first, b->last};
-    *out = (uint32_t)best;
+    memmove(s->times.data + at + 1, s->times.data + at, (s->times.len - 1 - at) * sizeof *s->times.data);
+    s->times.data[at] = (taken){b->first, b->last};
+    *out = (uint32_t)i;
     return HYP_OK;
 }
 
