@@ -16,7 +16,7 @@
 
 #include "codegen/lower.h"
 
-enum { MOST_UNITS = 1 << 13 }; /* sets of units are of so many bits, one for each node */
+enum { MOST_WORDS = 1 << 22 }; /* of 64 bits, of all sets of units, one for each node */
 
 typedef struct unit {
     hyp_node_id last;                  /* its node, or the root of its group */
@@ -49,10 +49,9 @@ static const hyp_node *node_at(const ordering *o, hyp_node_id n) { return &o->l-
 /* The node that computes a value when the plan runs, in steps or by what it reads; false where none does. */
 static bool find_maker(const ordering *o, hyp_value_id v, hyp_node_id *out)
 {
-    if (v == HYP_NO_VALUE || o->l->values[v].constant || o->l->values[v].listed) return false;
-    const hyp_value *value = hyp_lower_value(o->l, v);
-    *out = value->producer;
-    return value->kind == HYP_VALUE_NODE;
+    if (v == HYP_NO_VALUE || hyp_lower_value(o->l, v)->kind != HYP_VALUE_NODE) return false;
+    *out = hyp_lower_value(o->l, v)->producer;
+    return !o->l->values[v].constant && (!o->l->values[v].listed || o->l->runs[*out]);
 }
 
 static uint64_t *needs_of(const ordering *o, hyp_node_id n) { return o->needs + (size_t)n * o->words; }
@@ -82,7 +81,6 @@ static hyp_status find_needs(ordering *o)
 {
     hyp_lowering *l = o->l;
     size_t nodes = l->graph->nodes.len;
-    o->words = (o->count + 63) / 64;
     o->needs = hyp_arena_zalloc(&l->scratch, nodes * o->words, sizeof *o->needs);
     o->missing = hyp_arena_zalloc(&l->scratch, o->words + 1, sizeof *o->missing);
     if (!o->needs || !o->missing) return hyp_fail_memory(l->diag, nodes * o->words * sizeof *o->needs);
@@ -370,7 +368,8 @@ static hyp_status find_order(ordering *o)
 {
     bool better;
     HYP_TRY(list_units(o));
-    if (o->count < 2 || o->count > MOST_UNITS) return HYP_OK;
+    o->words = (o->count + 63) / 64;
+    if (o->count < 2 || o->l->graph->nodes.len > MOST_WORDS / o->words) return HYP_OK;
     HYP_TRY(find_needs(o));
     for (uint32_t u = 0; u < o->count; u++) HYP_TRY(add_reads(o, u));
     HYP_TRY(add_end(o));

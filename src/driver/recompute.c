@@ -37,14 +37,18 @@ static bool is_forward(const hyp_graph *step, size_t output)
     return output < hyp_graph_shown(step) && strcmp(name, "gradient-norm") != 0 && strncmp(name, "gradient:", 9) != 0;
 }
 
-/* Nodes of the forward pass: those that the loss and the model's outputs need. */
+/* Nodes of the forward pass: those that the loss and the model's outputs need. What several processes add up together does not
+ * need each other. */
 static void find_forward(const hyp_graph *step, bool *values, bool *nodes)
 {
     for (size_t i = 0; i < step->outputs.len; i++)
         if (is_forward(step, i)) values[step->outputs.data[i].value] = true;
     for (size_t n = step->nodes.len; n-- > 0;) {
         const hyp_node *node = &step->nodes.data[n];
-        for (uint32_t o = 0; o < node->output_count; o++) nodes[n] = nodes[n] || values[node->outputs[o]];
+        for (uint32_t o = 0; o < node->output_count && node->op != HYP_OP_all_reduce; o++)
+            nodes[n] = nodes[n] || values[node->outputs[o]];
+        for (uint32_t i = 0; i < node->input_count && node->op == HYP_OP_all_reduce; i++)
+            values[node->inputs[i]] = values[node->inputs[i]] || values[node->outputs[i]];
         for (uint32_t i = 0; i < node->input_count && nodes[n]; i++)
             if (node->inputs[i] != HYP_NO_VALUE) values[node->inputs[i]] = true;
     }
