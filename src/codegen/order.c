@@ -16,13 +16,17 @@
 
 #include "codegen/lower.h"
 
-enum { MOST_WORDS = 1 << 22 }; /* of 64 bits, of all sets of units, one for each node */
+enum {
+    MOST_WORDS = 1 << 23, /* of 64 bits, of all sets of units, one for each */
+    MANY = 64             /* things that are missing at once: what takes least in all comes first then, and nothing is compared */
+};
 
 typedef struct unit {
     hyp_node_id last;                  /* its node, or the root of its group */
     uint32_t first_input, input_count; /* units that it needs, in `edges` */
     uint32_t first_read, read_count;   /* values that it reads, in `values` */
     uint32_t first_made, made_count;   /* scratch that it makes, in `values` */
+    uint32_t needs_count;              /* units that it needs in all, itself included */
     uint32_t norm_plus1;               /* the unit that has to be right before it */
 } unit;
 
@@ -31,7 +35,7 @@ typedef struct ordering {
     unit *units;
     uint32_t count, words;   /* units; words of 64 bits in a set of them */
     uint32_t *unit_plus1;    /* by node */
-    uint64_t *needs;         /* by node: the set of units behind it, its own included */
+    uint64_t *needs;         /* by unit: the set of units that it needs, itself included */
     uint64_t *missing;       /* the set of units that have no place yet */
     uint32_t *stamp;         /* by node: the unit + 1 that has seen it */
     HYP_VEC(uint32_t) edges;
@@ -54,7 +58,7 @@ static bool find_maker(const ordering *o, hyp_value_id v, hyp_node_id *out)
     return !o->l->values[v].constant && (!o->l->values[v].listed || o->l->runs[*out]);
 }
 
-static uint64_t *needs_of(const ordering *o, hyp_node_id n) { return o->needs + (size_t)n * o->words; }
+static uint64_t *needs_of(const ordering *o, uint32_t u) { return o->needs + (size_t)u * o->words; }
 
 /* ---- units ------------------------------------------------------------------------------------------ */
 
@@ -74,28 +78,6 @@ static hyp_status list_units(ordering *o)
     }
     for (hyp_node_id n = 0; n < nodes; n++)
         if (l->group_plus1[n]) o->unit_plus1[n] = o->unit_plus1[l->groups.data[l->group_plus1[n] - 1].root];
-    return HYP_OK;
-}
-
-static hyp_status find_needs(ordering *o)
-{
-    hyp_lowering *l = o->l;
-    size_t nodes = l->graph->nodes.len;
-    o->needs = hyp_arena_zalloc(&l->scratch, nodes * o->words, sizeof *o->needs);
-    o->missing = hyp_arena_zalloc(&l->scratch, o->words + 1, sizeof *o->missing);
-    if (!o->needs || !o->missing) return hyp_fail_memory(l->diag, nodes * o->words * sizeof *o->needs);
-    for (uint32_t u = 0; u < o->count; u++) o->missing[u / 64] |= UINT64_C(1) << u % 64;
-    for (hyp_node_id n = 0; n < nodes; n++) {
-        const hyp_node *node = node_at(o, n);
-        uint64_t *set = needs_of(o, n);
-        for (uint32_t i = 0; i < node->input_count; i++) {
-            hyp_node_id from;
-            if (!find_maker(o, node->inputs[i], &from)) continue;
-            for (uint32_t w = 0; w < o->words; w++) set[w] |= needs_of(o, from)[w];
-        }
-        uint32_t u = o->unit_plus1[n] - 1;
-        if (o->unit_plus1[n]) set[u / 64] |= UINT64_C(1) << u % 64;
-    }
     return HYP_OK;
 }
 
@@ -160,6 +142,26 @@ static hyp_status add_reads(ordering *o, uint32_t u)
     return HYP_OK;
 }
 
+/* Units come behind those that they need. */
+static hyp_status find_needs(ordering *o)
+{
+    size_t words = (size_t)o->count * o->words;
+    o->needs = hyp_arena_zalloc(&o->l->scratch, words, sizeof *o->needs);
+    o->missing = hyp_arena_zalloc(&o->l->scratch, o->words, sizeof *o->missing);
+    if (!o->needs || !o->missing) return hyp_fail_memory(o->l->diag, words * sizeof *o->needs);
+    for (uint32_t u = 0; u < o->count; u++) {
+        uint64_t *set = needs_of(o, u);
+        for (uint32_t i = 0; i < o->units[u].input_count; i++) {
+            const uint64_t *from = needs_of(o, o->edges.data[o->units[u].first_input + i]);
+            for (uint32_t w = 0; w < o->words; w++) set[w] |= from[w];
+        }
+        set[u / 64] |= UINT64_C(1) << u % 64;
+        o->missing[u / 64] |= UINT64_C(1) << u % 64;
+        for (uint32_t w = 0; w < o->words; w++) o->units[u].needs_count += (uint32_t)__builtin_popcountll(set[w]);
+    }
+    return HYP_OK;
+}
+
 /* What all outputs need is one more unit, behind the others. */
 static hyp_status add_end(ordering *o)
 {
@@ -187,15 +189,6 @@ static hyp_status keep_neighbours(ordering *o)
     return HYP_OK;
 }
 
-/* Whether the sets are small enough to be compared for each unit; the numbers count work, not time. */
-static bool is_small(const ordering *o)
-{
-    const uint64_t enough = 1 << 28;
-    uint64_t pairs = 0;
-    for (uint32_t u = 0; u <= o->count; u++) pairs += (uint64_t)o->units[u].input_count * o->units[u].input_count;
-    return pairs <= enough / o->words;
-}
-
 /* ---- the walk --------------------------------------------------------------------------------------- */
 
 static bool is_missing(const ordering *o, uint32_t u) { return o->missing[u / 64] >> u % 64 & 1; }
@@ -203,7 +196,7 @@ static bool is_missing(const ordering *o, uint32_t u) { return o->missing[u / 64
 /* Units that are missing for a unit, itself included. */
 static uint32_t work_of(const ordering *o, uint32_t u)
 {
-    const uint64_t *set = needs_of(o, o->units[u].last);
+    const uint64_t *set = needs_of(o, u);
     uint32_t count = 0;
     for (uint32_t w = 0; w < o->words; w++) count += (uint32_t)__builtin_popcountll(set[w] & o->missing[w]);
     return count;
@@ -211,7 +204,7 @@ static uint32_t work_of(const ordering *o, uint32_t u)
 
 static bool share_work(const ordering *o, uint32_t a, uint32_t b)
 {
-    const uint64_t *x = needs_of(o, o->units[a].last), *y = needs_of(o, o->units[b].last);
+    const uint64_t *x = needs_of(o, a), *y = needs_of(o, b);
     for (uint32_t w = 0; w < o->words; w++)
         if (x[w] & y[w] & o->missing[w]) return true;
     return false;
@@ -231,10 +224,19 @@ static uint32_t list_missing(const ordering *o, uint32_t u, uint32_t *list)
     return count;
 }
 
+static uint32_t choose_of_many(const ordering *o, const uint32_t *list, uint32_t count)
+{
+    uint32_t least = o->edges.data[list[0]];
+    for (uint32_t i = 1; i < count; i++)
+        if (o->units[o->edges.data[list[i]]].needs_count < o->units[least].needs_count) least = o->edges.data[list[i]];
+    return least;
+}
+
 /* Which of them comes first. That one shares work with no other stays so, and is noted. */
 static uint32_t choose(ordering *o, const uint32_t *list, uint32_t count)
 {
     uint32_t most = 0;
+    if (count > MANY) return choose_of_many(o, list, count);
     for (uint32_t i = 0; i < count; i++) {
         o->work[i] = work_of(o, o->edges.data[list[i]]);
         if (o->work[i] > o->work[most]) most = i;
@@ -369,11 +371,10 @@ static hyp_status find_order(ordering *o)
     bool better;
     HYP_TRY(list_units(o));
     o->words = (o->count + 63) / 64;
-    if (o->count < 2 || o->l->graph->nodes.len > MOST_WORDS / o->words) return HYP_OK;
-    HYP_TRY(find_needs(o));
+    if (o->count < 2 || o->count > MOST_WORDS / o->words) return HYP_OK;
     for (uint32_t u = 0; u < o->count; u++) HYP_TRY(add_reads(o, u));
+    HYP_TRY(find_needs(o));
     HYP_TRY(add_end(o));
-    if (!is_small(o)) return HYP_OK;
     HYP_TRY(keep_neighbours(o));
     HYP_TRY(walk(o));
     if (o->placed != o->count)
