@@ -22,6 +22,7 @@ enum {
     TRAIN_GRADIENTS,
     TRAIN_LOSS_SCALE,
     TRAIN_DATA_PARALLEL,
+    TRAIN_DROPOUT,
     TRAIN_OPTIONS
 };
 
@@ -42,7 +43,8 @@ enum {
     [(first) + TRAIN_FROZEN] = {"frozen", 0, "PATTERN", "for --train: initializers that stay as they are: 'embed.*'"},  \
     [(first) + TRAIN_GRADIENTS] = {"gradients", 0, NULL, "for --train: gradients are outputs, and nothing is updated"}, \
     [(first) + TRAIN_LOSS_SCALE] = {"loss-scale", 0, "X", "for --train with --precision fp16: multiplies the loss: 1024"}, \
-    [(first) + TRAIN_DATA_PARALLEL] = {"data-parallel", 0, NULL, "for --train: a step for several GPUs, each with rows of its own"}
+    [(first) + TRAIN_DATA_PARALLEL] = {"data-parallel", 0, NULL, "for --train: a step for several GPUs, each with rows of its own"}, \
+    [(first) + TRAIN_DROPOUT] = {"dropout", 0, NULL, "for --train: Dropouts of the model drop elements, by a seed"}
 
 /* What they say. Owns what it points to; begin with train_request_init. */
 typedef struct train_request {

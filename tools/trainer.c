@@ -19,7 +19,21 @@ static size_t find_io(const hyp_engine *engine, bool input, const char *name)
     return SIZE_MAX;
 }
 
-static bool is_scalar(const hyp_io_info *info) { return info->dtype == HYP_F32 && info->rank == 0; }
+static bool is_scalar(const hyp_io_info *info, hyp_dtype dtype) { return info->dtype == dtype && info->rank == 0; }
+
+/* A step that drops elements has a variable that counts, a seed to be given, and an input that says whether it does. */
+static void find_dropout(trainer *t)
+{
+    const hyp_engine *engine = t->session.engine;
+    size_t seed = find_io(engine, true, "seed"), training = find_io(engine, true, "training");
+    bool counts = false;
+    for (size_t i = 0; i < hyp_engine_variable_count(engine); i++)
+        counts = counts || strcmp(hyp_engine_variable(engine, i)->name, ":draws") == 0;
+    bool drops = counts && seed != SIZE_MAX && is_scalar(hyp_engine_input(engine, seed), HYP_I64) &&
+                 training != SIZE_MAX && is_scalar(hyp_engine_input(engine, training), HYP_BOOL);
+    t->seed_input = drops ? seed : SIZE_MAX;
+    t->training_input = drops ? training : SIZE_MAX;
+}
 
 /* A plan of a step has variables, a loss, and a learning rate to be given. */
 static int find_roles(trainer *t)
@@ -29,8 +43,9 @@ static int find_roles(trainer *t)
     t->rate_input = find_io(engine, true, "learning-rate");
     t->labels_input = find_io(engine, true, "labels");
     t->class_output = SIZE_MAX;
-    if (t->loss_output == SIZE_MAX || !is_scalar(hyp_engine_output(engine, t->loss_output)) ||
-        t->rate_input == SIZE_MAX || !is_scalar(hyp_engine_input(engine, t->rate_input)) ||
+    find_dropout(t);
+    if (t->loss_output == SIZE_MAX || !is_scalar(hyp_engine_output(engine, t->loss_output), HYP_F32) ||
+        t->rate_input == SIZE_MAX || !is_scalar(hyp_engine_input(engine, t->rate_input), HYP_F32) ||
         !hyp_engine_variable_count(engine)) {
         fprintf(stderr, "%s: %s: is no training step with an optimizer: hypatiac --train makes one\n", t->tool,
                 t->request->session.plan);
@@ -70,7 +85,7 @@ static int load_fixed(trainer *t, const char *text)
     char *name = cli_copy(text, equals ? (size_t)(equals - text) : strlen(text));
     size_t i = find_io(t->session.engine, true, name);
     free(name);
-    if (!equals || i == SIZE_MAX || i == t->rate_input) {
+    if (!equals || i == SIZE_MAX || i == t->rate_input || i == t->seed_input || i == t->training_input) {
         fprintf(stderr, "%s: --input: '%s' is not of the form NAME=@FILE, or names no input of the plan\n", t->tool,
                 text);
         return CLI_USAGE;
@@ -103,6 +118,11 @@ static int make_inputs(trainer *t)
         if (hyp_tensor_alloc(in, &diag) != HYP_OK) code = cli_report(t->tool, &diag);
     }
     t->inputs[t->rate_input] = (hyp_tensor){.data = &t->rate_now, .bytes = sizeof t->rate_now, .dtype = HYP_F32};
+    if (t->seed_input != SIZE_MAX) {
+        t->inputs[t->seed_input] = (hyp_tensor){.data = &t->seed_now, .bytes = sizeof t->seed_now, .dtype = HYP_I64};
+        t->inputs[t->training_input] =
+            (hyp_tensor){.data = &t->training_now, .bytes = sizeof t->training_now, .dtype = HYP_BOOL};
+    }
     return code;
 }
 
@@ -375,7 +395,9 @@ int trainer_open(trainer *t, const train_request *o, const cli_args *args, ranks
 
 void trainer_close(trainer *t)
 {
-    if (t->inputs) t->inputs[t->rate_input] = (hyp_tensor){0};
+    const size_t own[] = {t->rate_input, t->seed_input, t->training_input}; /* fields of the trainer */
+    for (size_t i = 0; t->inputs && i < sizeof own / sizeof *own; i++)
+        if (own[i] != SIZE_MAX) t->inputs[own[i]] = (hyp_tensor){0};
     if (t->outputs) t->outputs[t->loss_output] = (hyp_tensor){0};
     for (size_t i = 0; t->inputs && i < t->session.input_count; i++) hyp_tensor_dispose(&t->inputs[i]);
     for (size_t i = 0; t->outputs && i < t->session.output_count; i++)

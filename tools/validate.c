@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "interrupt.h"
+#include "shuffle.h"
 #include "train.h"
 
 void trainer_fill(trainer *t, const dataset *d, const uint64_t *rows, size_t count)
@@ -19,6 +20,8 @@ int trainer_step(trainer *t, bool keep_variables)
 {
     hyp_run_options options = {.size = sizeof options, .keep_variables = keep_variables};
     hyp_diag diag = {0};
+    t->seed_now = (int64_t)shuffle_number(~t->state.seed, (uint64_t)t->ranks->rank); /* apart from the order's keys */
+    t->training_now = !keep_variables;
     if (hyp_context_run_with(t->session.context, t->inputs, t->session.input_count, t->outputs, t->session.output_count,
                              &options, &diag) == HYP_OK)
         return CLI_OK;

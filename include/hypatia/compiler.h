@@ -108,11 +108,16 @@ typedef struct hyp_train_options {
                           is not finite then leaves all variables as they were. 0: none of it */
     bool data_parallel; /* the loss, its gradients and what a model keeps of its batches are means over the processes that
                            run the step together, each with rows of its own (hyp_engine_options.group of hypatia/runtime.h) */
+    bool dropout;       /* Dropouts of the model drop elements in a step, by the ratio that the model says, and scale the others
+                           by 1 / (1 - ratio); else they let everything through. The step then has the inputs "seed" (i64) and
+                           "training" (bool: false drops nothing), and a variable ":draws" (i64) that counts steps; what is dropped
+                           follows from seed, count, node and place alone: the same bits on every device. A model that has nothing
+                           to drop is HYP_ERR_INVALID_ARGUMENT */
 } hyp_train_options;
 #define HYP_TRAIN_OPTIONS_INIT                                                                                           \
     {                                                                                                                  \
         sizeof(hyp_train_options), NULL, NULL, -100, 0, NULL, 0, NULL, 0, false, false, -1, 0.9, 0.999, 1e-8, 0, NULL, \
-            0, 0, false                                                                                                \
+            0, 0, false, false                                                                                         \
     }
 
 typedef struct hyp_compile_options {

@@ -282,6 +282,7 @@ hyp_onnx_options hyp_import_options(const hyp_compile_options *o)
                               .updatable = o->train ? all : o->updatable,
                               .updatable_count = o->train ? 1 : o->updatable_count,
                               .states = o->train != NULL,
+                              .dropout = o->train && o->train->dropout,
                               .no_integer_products = known && !target->multiplies_integers,
                               .custom_domains = o->custom_domains,
                               .custom_domain_count = o->custom_domain_count,

@@ -173,6 +173,20 @@ hyp_status hyp_infer_range(const hyp_infer_call *c)
     return HYP_OK;
 }
 
+hyp_status hyp_infer_random_uniform(const hyp_infer_call *c)
+{
+    hyp_type t = {.dtype = HYP_F32};
+    for (int i = 0; i < 2; i++)
+        if (c->in[i]->type.dtype != HYP_I64 || c->in[i]->type.rank != 0)
+            return hyp_infer_fail(c, "seed and number are %s and %s, scalars of i64 are wanted",
+                                  hyp_infer_type_text(c, &c->in[0]->type), hyp_infer_type_text(c, &c->in[1]->type));
+    if (c->attrs[1].i < 0 || c->attrs[1].i > (int64_t)UINT32_MAX)
+        return hyp_infer_fail(c, "stream %lld is not a number of 32 bits", (long long)c->attrs[1].i);
+    HYP_TRY(hyp_check_shape(c, &c->attrs[0], &t));
+    c->out[0].type = t;
+    return HYP_OK;
+}
+
 hyp_status hyp_infer_trilu(const hyp_infer_call *c)
 {
     const hyp_type *x = &c->in[0]->type;

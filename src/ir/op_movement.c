@@ -15,6 +15,13 @@ hyp_status hyp_infer_same(const hyp_infer_call *c)
     return HYP_OK;
 }
 
+hyp_status hyp_infer_dropout(const hyp_infer_call *c)
+{
+    double ratio = c->attrs[0].f;
+    if (!(ratio >= 0 && ratio <= 1)) return hyp_infer_fail(c, "the ratio is %g, wanted is one from 0 to 1", ratio);
+    return hyp_infer_same(c);
+}
+
 hyp_status hyp_eval_identity(const hyp_eval_call *c)
 {
     if (c->out[0].count) memcpy(elements(&c->out[0]), elements(c->in[0]), c->out[0].count * sizeof(double));

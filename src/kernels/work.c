@@ -5,7 +5,7 @@
 #include "kernels/resize.h"
 #include "kernels/sample.h"
 
-hyp_kernel_work_fn hyp_kernel_work_each, hyp_kernel_work_norm, hyp_kernel_work_lrn, hyp_kernel_work_topk,
+hyp_kernel_work_fn hyp_kernel_work_each hyp_kernel_work_random_uniform, hyp_kernel_work_norm, hyp_kernel_work_lrn, hyp_kernel_work_topk,
     hyp_kernel_work_conv, hyp_kernel_work_conv_transpose, hyp_kernel_work_conv_backward_weights, hyp_kernel_work_pool,
     hyp_kernel_work_recurrence, hyp_kernel_work_resize, hyp_kernel_work_grid_sample, hyp_kernel_work_affine_grid, hyp_kernel_work_roi_align,
     hyp_kernel_work_non_max_suppression, hyp_kernel_work_unique;
@@ -33,6 +33,9 @@ double hyp_kernel_work_each(const hyp_kernel_call *c)
     for (uint32_t i = 0; i < c->out_count; i++) n += elements(&c->out[i], 0);
     return n;
 }
+
+/* Ten rounds, of two wide products each, for every four elements. */
+double hyp_kernel_work_random_uniform(const hyp_kernel_call *c) { return 20 * elements(&c->out[0], 0); }
 
 /* The mean, the distance from it, its square; scaled and moved. */
 double hyp_kernel_work_norm(const hyp_kernel_call *c) { return hyp_kernel_work_each(c) + 6 * elements(&c->in[0], 0); }

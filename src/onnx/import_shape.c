@@ -58,14 +58,46 @@ static bool is_zero(const hyp_onnx_node *n, uint32_t i)
     return hyp_onnx_has_input(n, i) && hyp_onnx_is_number(n, i, &number) && number == 0;
 }
 
+/* Whether a node of the graph, or who runs it, reads the value. */
+static bool is_read(const HypOnnx__GraphProto *graph, const char *name)
+{
+    for (size_t i = 0; i < graph->n_node; i++)
+        for (size_t k = 0; k < graph->node[i]->n_input; k++)
+            if (strcmp(graph->node[i]->input[k], name) == 0) return true;
+    for (size_t i = 0; i < graph->n_output; i++)
+        if (graph->output[i]->name && strcmp(graph->output[i]->name, name) == 0) return true;
+    return false;
+}
+
+/* With options->dropout: the ratio, which an input gives since opset 12. */
+static hyp_status dropout_ratio(hyp_onnx_node *n, double *out)
+{
+    double mode = 0;
+    bool read = n->output_count > 1 && is_read(n->im->scope.graph, n->proto->output[1]);
+    HYP_TRY(hyp_onnx_attr_float(n, "ratio", 0.5, out));
+    if (hyp_onnx_has_input(n, 1) && !hyp_onnx_is_number(n, 1, out))
+        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "the ratio is no constant, and elements are to be dropped");
+    if (hyp_onnx_has_input(n, 2) && !hyp_onnx_is_number(n, 2, &mode))
+        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "training_mode is no constant: a training step says itself when it drops");
+    if (read)
+        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
+                        "the mask is read, which a training step that drops elements does not have");
+    if (*out >= 0 && *out <= 1) return HYP_OK;
+    return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "the ratio is %g, wanted is one from 0 to 1", *out);
+}
+
 /* At inference nothing is dropped, nor is at a ratio of 0: the mask is all true. */
 static hyp_status import_dropout(hyp_onnx_node *n)
 {
-    if (hyp_onnx_has_input(n, 2) && !is_zero(n, 2) && !is_zero(n, 1))
+    hyp_attr ratio = hyp_attr_of_float(0);
+    if (n->im->options->dropout) {
+        HYP_TRY(dropout_ratio(n, &ratio.f));
+    } else if (hyp_onnx_has_input(n, 2) && !is_zero(n, 2) && !is_zero(n, 1)) {
         return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
                         "training_mode is not a constant false, nor is the ratio a constant 0: a plan gives the same outputs for "
-                        "the same inputs; export the model with a ratio of 0");
-    HYP_TRY(hyp_onnx_emit_unary(n, HYP_OP_dropout, NULL));
+                        "the same inputs; export the model with a ratio of 0, or make a training step of it (--train, --dropout)");
+    }
+    HYP_TRY(hyp_onnx_emit_unary(n, HYP_OP_dropout, &ratio));
     if (n->output_count < 2) return HYP_OK;
     hyp_type x = hyp_onnx_input_type(n, 0);
     HYP_TRY(hyp_onnx_add_scalar(n, HYP_BOOL, 1, &n->outputs[1]));

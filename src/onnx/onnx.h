@@ -33,6 +33,9 @@ typedef struct hyp_onnx_options {
     /* For training: what an initializer becomes in a run, as the mean that a batch normalization keeps does, is an output
      * called "new:" and its name, behind the model's. */
     bool states;
+    /* For a training step that drops elements: a Dropout keeps its ratio, be it in training mode or not. Its mask is then
+     * not to be read, and its ratio is to be known. */
+    bool dropout;
     /* `--custom-domain acme`: what Hypatia lacks of these domains ("ai.onnx" is ONNX's own) becomes custom operators. */
     const char *const *custom_domains;
     size_t custom_domain_count;

@@ -21,6 +21,7 @@ typedef struct step {
                                       the step when it has been copied */
     hyp_value_id *map;             /* by value of the model */
     hyp_builder b;
+    hyp_dropout dropout; /* with options->dropout */
     hyp_value_id target, rate, loss;
     hyp_parameter *parameters; /* as many as are trained */
 } step;
@@ -175,14 +176,17 @@ static hyp_status add_own_input(step *s, const char *name, const hyp_type *type,
 static hyp_status add_inputs(step *s)
 {
     const hyp_graph *g = s->model;
-    const hyp_type scalar = {.dtype = HYP_F32};
+    const hyp_type scalar = {.dtype = HYP_F32}, integer = {.dtype = HYP_I64}, truth = {.dtype = HYP_BOOL};
     for (size_t i = 0; i < g->inputs.len; i++) {
         const hyp_value *v = &g->values.data[g->inputs.data[i]];
         HYP_TRY(hyp_graph_add_input(s->out, v->name, &v->type, &s->map[g->inputs.data[i]], s->diag));
     }
     s->target = s->rate = HYP_NO_VALUE;
     if (s->further) HYP_TRY(add_own_input(s, s->further, &s->further_type, &s->target));
-    return s->o->gradients ? HYP_OK : add_own_input(s, "learning-rate", &scalar, &s->rate);
+    if (!s->o->gradients) HYP_TRY(add_own_input(s, "learning-rate", &scalar, &s->rate));
+    if (!s->o->dropout) return HYP_OK;
+    HYP_TRY(add_own_input(s, "seed", &integer, &s->dropout.seed));
+    return add_own_input(s, "training", &truth, &s->dropout.training);
 }
 
 /* What is trained becomes variables; nothing takes the place of other constants. */
@@ -200,6 +204,9 @@ static hyp_status add_constants(step *s)
         HYP_TRY(hyp_graph_add_variable(s->out, v->name, &v->type, v->data, v->bytes, v->owned, &s->map[s->kept.data[i].before],
                                        s->diag));
     }
+    const hyp_type count = {.dtype = HYP_I64};
+    if (s->o->dropout)
+        HYP_TRY(hyp_graph_add_variable(s->out, ":draws", &count, NULL, 0, false, &s->dropout.draws, s->diag));
     for (size_t i = 0; i < g->values.len; i++) {
         if (g->values.data[i].kind != HYP_VALUE_CONST || s->map[i] != HYP_NO_VALUE) continue;
         HYP_TRY(hyp_graph_copy_const(s->out, &g->values.data[i], &s->map[i], s->diag));
@@ -231,6 +238,15 @@ static hyp_status copy_node(step *s, const hyp_node *n)
     return HYP_OK;
 }
 
+static hyp_status copy_dropout(step *s, const hyp_node *n)
+{
+    hyp_value_id v = hyp_dropout_build(&s->b, &s->dropout, n, s->map[n->inputs[0]]);
+    HYP_TRY(s->b.status);
+    if (v == HYP_NO_VALUE) return copy_node(s, n);
+    s->map[n->outputs[0]] = v;
+    return keep_name(s->out, s->model->values.data[n->outputs[0]].name, v, s->diag);
+}
+
 static hyp_status copy_model(step *s)
 {
     size_t values = s->model->values.len;
@@ -242,7 +258,10 @@ static hyp_status copy_model(step *s)
     if (!s->out->name) return hyp_fail_memory(s->diag, 1);
     HYP_TRY(add_inputs(s));
     HYP_TRY(add_constants(s));
-    for (size_t i = 0; i < s->model->nodes.len; i++) HYP_TRY(copy_node(s, &s->model->nodes.data[i]));
+    for (size_t i = 0; i < s->model->nodes.len; i++) {
+        const hyp_node *n = &s->model->nodes.data[i];
+        HYP_TRY(s->o->dropout && n->op == HYP_OP_dropout ? copy_dropout(s, n) : copy_node(s, n));
+    }
     for (size_t i = 0; i < s->kept.len; i++) s->kept.data[i].after = s->map[s->kept.data[i].after];
     return HYP_OK;
 }
@@ -375,7 +394,10 @@ static hyp_status set_variables(step *s, const hyp_optimizer *opt)
         HYP_TRY(hyp_graph_set_variable(s->out, opt->updates.data[i].before, opt->updates.data[i].after, s->diag));
     for (size_t i = 0; i < s->kept.len; i++)
         HYP_TRY(hyp_graph_set_variable(s->out, s->map[s->kept.data[i].before], s->kept.data[i].after, s->diag));
-    return HYP_OK;
+    if (!s->o->dropout) return HYP_OK;
+    hyp_value_id draws = hyp_dropout_count(&s->b, &s->dropout);
+    HYP_TRY(s->b.status);
+    return hyp_graph_set_variable(s->out, s->dropout.draws, draws, s->diag);
 }
 
 static hyp_status finish(step *s)
@@ -402,6 +424,7 @@ static hyp_status make(step *s)
     HYP_TRY(find_loss(s));
     HYP_TRY(find_parameters(s));
     HYP_TRY(find_kept(s));
+    if (s->o->dropout) HYP_TRY(hyp_dropout_check(s->model, s->diag));
     HYP_TRY(copy_model(s));
     HYP_TRY(differentiate(s));
     if (s->o->data_parallel) HYP_TRY(share(s));

@@ -18,6 +18,24 @@ HYP_NODISCARD hyp_status hyp_loss_input(hyp_loss_kind kind, const hyp_graph *g, 
 void hyp_loss_build(hyp_builder *b, hyp_loss_kind kind, const hyp_train_options *o, hyp_value_id x, hyp_value_id target,
                     double scale, hyp_value_id *out_loss, hyp_value_id *out_gradient);
 
+/* ---- dropout.c -------------------------------------------------------------------------------------- */
+
+/* What all dropouts of a step share. */
+typedef struct hyp_dropout {
+    hyp_value_id seed;     /* an input: an i64 scalar */
+    hyp_value_id training; /* an input: a bool scalar; false: nothing is dropped */
+    hyp_value_id draws;    /* a variable: an i64 scalar, the number of steps before this one */
+    int64_t streams;       /* dropouts so far, each of which has a stream of its own */
+} hyp_dropout;
+
+/* HYP_ERR_INVALID_ARGUMENT where the model has no dropout that drops anything. */
+HYP_NODISCARD hyp_status hyp_dropout_check(const hyp_graph *model, hyp_diag *diag);
+/* What node n of a model gives for x in a step: x without the part that its ratio says, the rest divided by 1 - ratio.
+ * HYP_NO_VALUE where it is no dropout that drops anything. */
+hyp_value_id hyp_dropout_build(hyp_builder *b, hyp_dropout *d, const hyp_node *n, hyp_value_id x);
+/* What `draws` becomes. */
+hyp_value_id hyp_dropout_count(hyp_builder *b, const hyp_dropout *d);
+
 /* ---- optimizer.c ------------------------------------------------------------------------------------ */
 
 typedef enum hyp_optimizer_kind {

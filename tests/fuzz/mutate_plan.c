@@ -89,6 +89,7 @@ static char *change_text(hyp_random *r, const char *old)
                                         "softmax-stats",
                                         "max-unpool",
                                         "range",
+                                        "random-uniform",
                                         "bit-cast",
                                         "max-pool-places",
                                         "reverse-sequence",

@@ -1,6 +1,12 @@
 """Cases of operators that pick, place and make elements by index or position."""
+import os
+import sys
+
 import numpy as np
 from make_ops import case, d, i64
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from philox import uniform  # noqa: E402
 
 rng = np.random.default_rng(72)
 
@@ -83,6 +89,12 @@ def positions():
     case("range", "floats", ":size (4)", [np.float32(1), np.float32(-0.5)], np.array([1, 0.5, 0, -0.5]))
     case("range", "integers", ":size (3)", [np.array(5, np.int32), np.array(7, np.int32)], np.array([5, 12, 19]))
     case("range", "nothing", ":size (0)", [np.array(5), np.array(7)], i64())
+    for name, shape, seed, number, stream in [("a scalar", (), 0, 0, 0), ("a part of a block", (2, 3), 7, 1, 0),
+                                              ("blocks", (3, 1, 4), -1, -2, 5), ("nothing", (2, 0), 1, 2, 3),
+                                              ("large numbers", (9,), 2 ** 62 + 5, 2 ** 40 + 3, 2 ** 32 - 1)]:
+        attrs = f":shape ({' '.join(map(str, shape))})" + (f" :stream {stream}" if stream else "")
+        case("random-uniform", name, attrs, [np.array(seed), np.array(number)], uniform(seed, number, stream, shape),
+             dtype="float32")
     x = rand(2, 3, 4)
     for name, f, upper in [("upper", np.triu, 1), ("lower", np.tril, 0)]:
         attrs = "" if upper else ":upper 0"

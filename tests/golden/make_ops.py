@@ -225,6 +225,7 @@ def movement():
     x = rand(2, 3, 4)
     for op in ["identity", "dropout"]:
         case(op, "values", "", [x], x, op.capitalize())
+    case("dropout", "at inference whatever the ratio", ":ratio 0.75", [x], x)
     case("reshape", "values", ":shape (4 1 6)", [x], x.reshape(4, 1, 6), "Reshape", extra=[i64(4, 1, 6)])
     case("flatten", "default", "", [x], x.reshape(2, 12), "Flatten")
     case("flatten", "axis 0", ":axis 0", [x], x.reshape(1, 24), "Flatten", axis=0)

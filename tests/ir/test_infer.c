@@ -99,6 +99,8 @@ static const row accepted[] = {
      "f32[t b 2] f32[b 2] f32[b 2]"},
     {"(input %i (f32 n)) (input %v (bf16 2)) (%y (one-hot :new-axis 0 :depth (d) %i %v))", "bf16[d n]"},
     {"(input %a (f32)) (%y (range :size (n) %a %a))", "f32[n]"},
+    {"(input %a (i64)) (%y (random-uniform :shape (n 3) :stream 4294967295 %a %a))", "f32[n 3]"},
+    {X "(%y (dropout :ratio 1 %x))", "f32[batch 3 4]"},
     {X "(input %k (i64)) (%y (trilu :upper 0 %x %k))", "f32[batch 3 4]"},
     {X "(%y (bit-cast :to u32 %x))", "u32[batch 3 4]"},
     {X "(%y (cumprod :axis 0 %x))", "f32[batch 3 4]"},
@@ -309,6 +311,13 @@ static const row refused[] = {
     {X "((%y %z) (topk :axis 1 :k () %x))", "k has 0 entries, 1 is wanted"},
     {I "(input %v (f32 3)) (%y (one-hot :new-axis 0 :depth (4) %i %v))", "numbers and two values are wanted"},
     {I "(%y (range :size (3) %i %i))", "scalars are wanted"},
+    {I "(%y (random-uniform :shape (3) %i %i))", "scalars of i64 are wanted"},
+    {"(input %a (i32)) (%y (random-uniform :shape (3) %a %a))", "scalars of i64 are wanted"},
+    {"(input %a (i64)) (%y (random-uniform :shape (-3) %a %a))", "a size of -3 in the shape"},
+    {"(input %a (i64)) (%y (random-uniform :shape (3) :stream -1 %a %a))", "stream -1 is not a number of 32 bits"},
+    {"(input %a (i64)) (%y (random-uniform :shape (3) :stream 4294967296 %a %a))", "is not a number of 32 bits"},
+    {X "(%y (dropout :ratio -0.1 %x))", "the ratio is -0.1"},
+    {X "(%y (dropout :ratio 1.5 %x))", "the ratio is 1.5"},
     {"(input %x (f32 3)) (%y (trilu %x))", "matrices are wanted"},
     {X "(%y (resize :mode linear :sizes (batch 6) %x))", "2 sizes for the axes of f32[batch 3 4]"},
     {X "(%y (resize :mode area :sizes (batch 6 8) %x))", "no mode 'area'"},
@@ -445,7 +454,7 @@ static void every_inference_is_in_both_tables(void **state)
     for (int op = 0; op < HYP_OP_COUNT; op++) {
         /* These cannot fail. */
         bool good = false,
-             bad = op == HYP_OP_identity || op == HYP_OP_dropout || op == HYP_OP_shape || op == HYP_OP_size;
+             bad = op == HYP_OP_identity || op == HYP_OP_shape || op == HYP_OP_size;
         for (int other = 0; other < HYP_OP_COUNT; other++) {
             if (hyp_op_get_functions((hyp_op)op).infer != hyp_op_get_functions((hyp_op)other).infer) continue;
             good = good || is_in(accepted, sizeof accepted / sizeof *accepted, (hyp_op)other);

@@ -277,6 +277,62 @@ static void small_operators(void **state)
     EXPECT(&b, "(gather :axis 1 %x %i)");
 }
 
+static void refuse(model_builder *b, const hyp_onnx_options *options, hyp_status wanted, const char *part)
+{
+    imported im;
+    mb_import(b, options, &im);
+    if (im.status != wanted || !strstr(im.diag.message, part))
+        fail_msg("%s, wanted %s: no \"%s\" in: %s", hyp_status_name(im.status), hyp_status_name(wanted), part, im.diag.message);
+    imported_dispose(&im);
+}
+
+/* For a training step that drops elements the ratio stays, in training mode, too. */
+static void dropouts_keep_their_ratio_for_training(void **state)
+{
+    const hyp_onnx_options options = {.dropout = true};
+    (void)state;
+    model_builder b = one(7, "2", "Dropout", "x", "ratio=0.25");
+    expect(&b, &options, (const char *const[]){"(dropout :ratio 0.25 %x)", NULL});
+    b = one(13, "2", "Dropout", "x", "");
+    expect(&b, &options, (const char *const[]){"(dropout :ratio 0.5 %x)", NULL});
+    b = one(13, "2", "Dropout", "x r t", "");
+    mb_const(&b, "r", HYP_F32, "", "0.75");
+    mb_const(&b, "t", HYP_BOOL, "", "1");
+    expect(&b, &options, (const char *const[]){"(dropout :ratio 0.75 %x)", NULL});
+    b = one(13, "2", "Dropout", "x r t", "");
+    mb_const(&b, "r", HYP_F32, "", "0.75");
+    mb_const(&b, "t", HYP_BOOL, "", "1");
+    refuse(&b, NULL, HYP_ERR_UNSUPPORTED, "training_mode is not a constant false");
+    b = one(13, "2", "Dropout", "x r", "");
+    mb_const(&b, "r", HYP_F32, "", "1.5");
+    refuse(&b, &options, HYP_ERR_MALFORMED, "the ratio is 1.5");
+    b = one(13, "2", "Dropout", "x r", "");
+    mb_input(&b, "r", HYP_F32, "");
+    refuse(&b, &options, HYP_ERR_UNSUPPORTED, "the ratio is no constant");
+    b = one(13, "2", "Dropout", "x r t", "");
+    mb_const(&b, "r", HYP_F32, "", "0.75");
+    mb_input(&b, "t", HYP_BOOL, "");
+    refuse(&b, &options, HYP_ERR_UNSUPPORTED, "training_mode is no constant");
+    mb_init(&b, 13);
+    mb_input(&b, "x", HYP_F32, "2");
+    mb_node(&b, "Dropout", "x", "y mask", "");
+    mb_node(&b, "Not", "mask", "z", "");
+    mb_output(&b, "y");
+    mb_output(&b, "z");
+    refuse(&b, &options, HYP_ERR_UNSUPPORTED, "the mask is read");
+    mb_init(&b, 13);
+    mb_input(&b, "x", HYP_F32, "2");
+    mb_node(&b, "Dropout", "x", "y mask", "");
+    mb_output(&b, "y");
+    mb_output(&b, "mask");
+    refuse(&b, &options, HYP_ERR_UNSUPPORTED, "the mask is read");
+    mb_init(&b, 13);
+    mb_input(&b, "x", HYP_F32, "2");
+    mb_node(&b, "Dropout", "x", "y mask", "");
+    mb_output(&b, "y");
+    expect(&b, &options, (const char *const[]){"(dropout :ratio 0.5 %x)", NULL});
+}
+
 static void repeats_and_pads_are_copies(void **state)
 {
     (void)state;
@@ -534,6 +590,7 @@ int main(void)
         cmocka_unit_test(reductions_take_axes_from_attribute_or_input),
         cmocka_unit_test(views_are_normalised),
         cmocka_unit_test(small_operators),
+        cmocka_unit_test(dropouts_keep_their_ratio_for_training),
         cmocka_unit_test(repeats_and_pads_are_copies),
         cmocka_unit_test(ranges_are_sized_by_shapes),
         cmocka_unit_test(resizes_take_scales_or_sizes),

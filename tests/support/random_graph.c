@@ -538,7 +538,8 @@ static hyp_status make_view(maker *m, hyp_op op)
         }
     }
     if (attr.kind == HYP_ATTR_DIMS) attr.count = count;
-    bool plain = op == HYP_OP_identity || op == HYP_OP_dropout;
+    if (op == HYP_OP_dropout) attr = attr_float(chance(m, 50) ? 0.5 : 0);
+    bool plain = op == HYP_OP_identity;
     HYP_TRY(add_unary(m, op, x, plain ? NULL : &attr, m->known.data[x].bound, &out));
     m->known.data[out].exact = exact;
     return HYP_OK;

@@ -20,6 +20,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "../support")]
 import hyp  # noqa: E402
+from philox import uniform  # noqa: E402
 
 onnx, np = hyp.need("onnx", "numpy")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
@@ -37,10 +38,15 @@ def make_weights():
             "scale": np.full(WIDTH, 1.5, np.float32)}
 
 
-def write_model(path, weights):
+def write_model(path, weights, ratio=0):
+    """With a dropout of the hidden values where there is a ratio."""
     nodes = [helper.make_node("Mul", ["image", "scale"], ["scaled"]),
              helper.make_node("Gemm", ["scaled", "w1", "b1"], ["a"], transB=1), helper.make_node("Relu", ["a"], ["h"]),
              helper.make_node("Gemm", ["h", "w2", "b2"], ["logits"], transB=1)]
+    if ratio:
+        nodes[2].output[0] = "whole"
+        nodes.insert(3, helper.make_node("Constant", [], ["ratio"], value_float=ratio))
+        nodes.insert(4, helper.make_node("Dropout", ["whole", "ratio"], ["h"]))
     graph = helper.make_graph(nodes, "digits", [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["batch", WIDTH])],
                               [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", CLASSES])],
                               [numpy_helper.from_array(v, n) for n, v in weights.items()])
@@ -121,8 +127,8 @@ class Place:
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def compile(self, plan, *options):
-        self.tool("hypatiac", self.path("model.onnx"), "--train", "cross-entropy", "--frozen", "scale", "--target",
+    def compile(self, plan, *options, model="model.onnx"):
+        self.tool("hypatiac", self.path(model), "--train", "cross-entropy", "--frozen", "scale", "--target",
                   self.device, *options, "-q", "-o", self.path(plan))
 
     def tool(self, *command, code=0):
@@ -298,6 +304,44 @@ def check_resuming(p):
     assert "no file of metrics" in p.train("twice", "--epochs", 12, "--resume", "--metrics", p.path("other.txt"), code=2)
     with open(p.path("other.txt")) as file:
         assert file.read() == "not metrics\n"
+
+
+def check_dropout(p):
+    """A step that drops: by a seed, the same again after a stop and in two ranks' first, and nothing where it is validated."""
+    p.tool("hypatiac", p.path("model.onnx"), "--train", "cross-entropy", "--dropout", "-q", "-o", p.path("none.bin"), code=2)
+    write_model(p.path("dropping.onnx"), p.weights, 0.5)
+    p.compile("dropping.bin", "--optimizer", "sgd", "--dropout", model="dropping.onnx")
+    p.compile("still.bin", "--optimizer", "sgd", model="dropping.onnx")
+    options = ["--epochs", 3, "--every", 1, "--validate", f"image={p.path('x.npy')}", "--validate", f"labels={p.path('y.npy')}"]
+    runs = {"drop": [], "drop-again": [], "drop-seed": ["--seed", 4], "still": []}
+    for run, more in runs.items():
+        p.train(run, *options, *more, "--metrics", p.path(run + ".jsonl"), plan="still.bin" if run == "still" else "dropping.bin")
+    p.same("drop-again", "drop")
+    p.train("drop-stop", *options, "--stop-after", 5, plan="dropping.bin")
+    p.train("drop-stop", *options, "--resume", plan="dropping.bin")
+    p.same("drop-stop", "drop")
+    last = "step-00000012.safetensors"
+    found, meta = read_safetensors(p.path("drop/" + last))
+    assert found[":draws"] == 12 and meta["step"] == "12", meta
+    assert p.bytes_of("drop", last) != p.bytes_of("drop-seed", last)
+    # the first step by numpy: what is dropped, and the loss of the rest
+    order = order_of(ROWS, 0, 0)[:32]
+    seed = splitmix(MASK, 0)
+    kept = uniform(seed, 0, 0, (32, HIDDEN)) >= np.float32(0.5)
+    w = {n: v.astype(np.float64) for n, v in p.weights.items()}
+    h = np.maximum(p.images[order] * w["scale"] @ w["w1"].T + w["b1"], 0) * kept * 2
+    z = h @ w["w2"].T + w["b2"]
+    loss = (np.log(np.exp(z).sum(1)) - z[np.arange(32), p.labels[order]]).mean()
+    first = p.metrics("drop.jsonl")[0]["loss"]
+    assert abs(first - loss) < 1e-5 and abs(first - p.metrics("still.jsonl")[0]["loss"]) > 1e-3, (first, loss)
+    # validation is of the model as it is: numpy's, from the variables of the last checkpoint
+    w.update({n: v.astype(np.float64) for n, v in found.items()})
+    z = np.maximum(p.images * w["scale"] @ w["w1"].T + w["b1"], 0) @ w["w2"].T + w["b2"]
+    loss = (np.log(np.exp(z).sum(1)) - z[np.arange(ROWS), p.labels]).mean()
+    last = [m for m in p.metrics("drop.jsonl") if m["event"] == "epoch"][-1]["validation-loss"]
+    assert abs(last - loss) < 1e-5, (last, loss)
+    given = p.train("drop", *options, "--resume", "--input", f"seed=@{p.path('y.npy')}", plan="dropping.bin", code=2)
+    assert "names no input" in given, given
 
 
 # ---- what goes wrong ------------------------------------------------------------------------------------------------------
@@ -633,7 +677,7 @@ def main():
         p = Place(folder, device)
         p.tool("hypatiac", p.path("model.onnx"), "-q", "-o", p.path("inference.bin"))
         for check in (check_against_numpy, check_fixed_input, check_validation, check_data, check_fixed_batch,
-                      check_resuming, check_refusals, check_hostile_files, check_losing_the_way, check_failing_step,
+                      check_resuming, check_dropout, check_refusals, check_hostile_files, check_losing_the_way, check_failing_step,
                       check_interrupting, check_kills, check_full_disk, check_read_only_folder, check_terminal,
                       check_export):
             if not wanted or check.__name__ in wanted:

@@ -4,6 +4,7 @@ import sys
 import tempfile
 
 import steps
+from philox import uniform
 
 np, onnx = steps.hyp.need("numpy", "onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
@@ -180,6 +181,48 @@ def judge_parameters():
     print("parameters: as they should be")
 
 
+def judge_dropout():
+    """Dropouts that drop: forward and backward by masks that numpy makes itself, for steps, seeds and dropouts of their own; what
+    is not in training; what is dropped of all."""
+    rng = np.random.default_rng(8)
+    p = {"a": rng.normal(size=(5, 40)) / 5, "c": rng.normal(size=(40, 3)) / 10}
+    p = {k: v.astype(np.float32) for k, v in p.items()}
+    ratios, rate = [0.25, 0.6], np.float32(0.01)
+    nodes = [helper.make_node("Dropout", ["x", "r0"], ["d"]), helper.make_node("MatMul", ["d", "a"], ["h"]),
+             helper.make_node("Dropout", ["h", "r1", "on"], ["e", "unread"]), helper.make_node("Dropout", ["e", "zero"], ["f"]),
+             helper.make_node("MatMul", ["f", "c"], ["y"])]
+    inits = [numpy_helper.from_array(v, k) for k, v in p.items()]
+    inits += [numpy_helper.from_array(np.float32(v), k) for k, v in (("r0", ratios[0]), ("r1", ratios[1]), ("zero", 0))]
+    inits.append(numpy_helper.from_array(np.array(True), "on"))
+    graph = helper.make_graph(nodes, "dropout", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 5])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 3])], inits)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.onnx")
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+        xs, targets = rng.normal(size=(4, 9, 5)).astype(np.float32), rng.normal(size=(4, 9, 3)).astype(np.float32)
+        for seed, training in ((5, True), (-2 ** 40, True), (5, False)):
+            feeds = {"x": lambda k: xs[k], "target": lambda k: targets[k], "learning-rate": lambda k: rate,
+                     "seed": lambda k: np.array(seed), "training": lambda k: np.array(training)}
+            found = steps.run(path, lambda k, n: feeds[n](k), 4,
+                              [("loss", "mse"), ("optimizer", "sgd"), ("mode", "double"), ("dropout", 1)])
+            q = {k: v.astype(np.float64) for k, v in p.items()}
+            for k in range(4):
+                masks = [np.where(uniform(seed, k, i, shape) < np.float32(r), 0, 1 / (1 - np.float64(np.float32(r))))
+                         if training else 1.0 for i, (r, shape) in enumerate(zip(ratios, ((9, 5), (9, 40))))]
+                d = xs[k].astype(np.float64) * masks[0]
+                f = d @ q["a"] * masks[1]
+                y = f @ q["c"]
+                value, g = mse(y, targets[k].astype(np.float64))
+                q = {"a": q["a"] - rate * d.T @ (g @ q["c"].T * masks[1]), "c": q["c"] - rate * f.T @ g}
+                wanted = {"loss": value, "y": y, "var :draws": k + 1, **{"var " + n: v for n, v in q.items()}}
+                if set(found[k]) != set(wanted):
+                    raise RuntimeError(f"dropout: has {sorted(found[k])}, wanted {sorted(wanted)}")
+                for n, v in wanted.items():
+                    if not steps.difference(found[k][n], v) <= 1e-6:
+                        raise RuntimeError(f"dropout: '{n}' after step {k}: {found[k][n]}, wanted {v}")
+    print("dropout: as it should be")
+
+
 def judge_statistics():
     """Batch normalization that trains: its own mean and variance, what is kept of them, and gradients through both."""
     rng = np.random.default_rng(5)
@@ -248,6 +291,7 @@ def main():
     judge("scaled", [("loss", "mse"), ("loss_scale", 1024)] + sgd, mse, Sgd)
     judge("of one process", [("loss", "mse"), ("data_parallel", 1)] + sgd, mse, Sgd)
     judge_statistics()
+    judge_dropout()
     judge("frozen", [("loss", "mse"), ("frozen", "[ab]")] + sgd, mse, Sgd, frozen=("a", "b"))
     judge("bce", [("loss", "bce")] + sgd, bce, Sgd)
     judge("bce of images", [("loss", "bce")] + sgd, bce, Sgd, behind=(2, 3))

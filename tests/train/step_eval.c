@@ -58,6 +58,8 @@ static void read_option(setup *s, char *text, hyp_diag *diag)
         s->o.optimizer = value;
     else if (strcmp(text, "nesterov") == 0)
         s->o.nesterov = true;
+    else if (strcmp(text, "dropout") == 0)
+        s->o.dropout = true;
     else if (strcmp(text, "gradients") == 0)
         s->o.gradients = true;
     else if (strcmp(text, "data_parallel") == 0)
@@ -153,12 +155,12 @@ int main(int argc, char **argv)
     if (argc < 4) return 2;
     static const char *const all[] = {"*"};
     setup s = {.o = HYP_TRAIN_OPTIONS_INIT, .mode = HYP_EVAL_NATIVE};
-    hyp_onnx_options import = {.updatable = all, .updatable_count = 1, .states = true};
     hyp_diag diag = {0};
     hyp_dims *dims;
     hyp_graph g, step;
     hyp_onnx_model *model;
     for (int i = 4; i < argc; i++) read_option(&s, argv[i], &diag);
+    hyp_onnx_options import = {.updatable = all, .updatable_count = 1, .states = true, .dropout = s.o.dropout};
     check(hyp_dims_create(&dims, &diag), &diag);
     hyp_graph_init(&g, dims);
     check(hyp_onnx_import(argv[1], &import, &g, &model, &diag), &diag);

@@ -8,6 +8,10 @@
     " (const %v (f32 2 4) 1 2 3 4 5 6 7 8) (%h (linear %w %b %x) :from (\"first\")) (%r (relu %h) :from (\"act\"))"    \
     " (%y (linear %v none %r) :from (\"second\")) (output \"y\" %y))"
 
+#define DROPPING                                                                                                       \
+    "(graph \"g\" (input %x (bf16 batch 3)) (const %w (bf16 2 3) 1 2 3 4 5 6) (%d (dropout :ratio 0.25 %x) :from (\"drop\"))" \
+    " (%h (linear %w none %d)) (%y (dropout :ratio 1 %h)) (output \"y\" %y))"
+
 static hyp_train_options sgd(const char *loss)
 {
     hyp_train_options o = HYP_TRAIN_OPTIONS_INIT;
@@ -331,6 +335,33 @@ static void a_step_that_overflows_changes_nothing(void **state)
 
 /* ---- what is refused -------------------------------------------------------------------------------- */
 
+/* The dropout of a step: its stream, the node that it is from, its arithmetic in 32 bits where x has 16, and its count. */
+static void a_step_drops_what_the_model_says(void **state)
+{
+    static const char *const parts[] = {"(input %learning-rate (f32))\n  (input %seed (i64))\n  (input %training (bool))\n",
+                                        "(variable %:draws (i64))",
+                                        "(random-uniform :shape (batch 3) %seed %:draws) :from (\"drop\"))",
+                                        "(random-uniform :shape (batch 2) :stream 1 %seed %:draws))",
+                                        "(cast :to f32 %x) :from (\"drop\"))",
+                                        "(where %training %", /* the ratio, and what scales the rest */
+                                        "(set %:draws %"};
+    hyp_dims *dims = new_dims();
+    hyp_graph model = model_of(dims, DROPPING);
+    hyp_train_options o = sgd("mse");
+    hyp_strbuf text = {0};
+    hyp_diag diag = {0};
+    (void)state;
+    o.dropout = true;
+    hyp_graph step = step_of(&model, &o);
+    assert_ok(hyp_graph_print(&text, &step, 1000, &diag), &diag);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!strstr(hyp_strbuf_text(&text), parts[i])) fail_msg("no %s in\n%s", parts[i], hyp_strbuf_text(&text));
+    hyp_strbuf_dispose(&text);
+    hyp_graph_dispose(&step);
+    hyp_graph_dispose(&model);
+    hyp_dims_destroy(dims);
+}
+
 static void refuse(const char *model_text, const hyp_train_options *o, hyp_status wanted, const char *part)
 {
     hyp_dims *dims = new_dims();
@@ -380,6 +411,7 @@ static void options_out_of_range_are_refused(void **state)
            o.class_weights = (const float[]){1, -1});
     REFUSE("no parameter is called like 'u*', which was to be frozen", o.frozen_count = 2,
            o.frozen = (const char *const[]){"w", "u*"});
+    REFUSE("there is nothing to drop", o.dropout = true);
     REFUSE("of 3 initializers of floats, 0 are not frozen", o.frozen_count = 1, o.frozen = (const char *const[]){"*"});
 #undef REFUSE
 }
@@ -414,6 +446,13 @@ static void models_that_cannot_be_trained_are_refused(void **state)
            "\"y\" %y) (set "
            "%v %y))",
            &mse, wrong, "the model has variables");
+    mse.dropout = true;
+    refuse("(graph \"g\" (input %seed (f32 2)) (const %w (f32 2) 1 2) (%d (dropout :ratio 0.5 %seed)) (%y (mul %d %w)) (output "
+           "\"y\" %y))",
+           &mse, wrong, "the model has an input 'seed', as the step has one of its own");
+    refuse("(graph \"g\" (input %x (f32 2)) (const %w (f32 2) 1 2) (%d (dropout %x)) (%y (mul %d %w)) (output \"y\" %y))", &mse,
+           wrong, "no Dropout with a ratio above 0");
+    mse.dropout = false;
     refuse("(graph \"g\" (input %x (f32 2)) (const %w (f32 2) (hash \"0123456789abcdef\")) (%y (mul %x %w)) (output "
            "\"y\" %y))",
            &mse, wrong, "the elements of 'w' are not there");
@@ -552,6 +591,9 @@ static void every_failed_allocation_is_an_error(void **state)
     o.frozen = (const char *const[]){"b"};
     o.frozen_count = 1;
     fail_allocations(MLP, &o);
+    o = sgd("mse");
+    o.dropout = true;
+    fail_allocations(DROPPING, &o);
 }
 
 int main(void)
@@ -563,6 +605,7 @@ int main(void)
         cmocka_unit_test(cross_entropy_is_stable_and_strict),
         cmocka_unit_test(a_scale_keeps_small_gradients),
         cmocka_unit_test(a_step_that_overflows_changes_nothing),
+        cmocka_unit_test(a_step_drops_what_the_model_says),
         cmocka_unit_test(options_out_of_range_are_refused),
         cmocka_unit_test(models_that_cannot_be_trained_are_refused),
         cmocka_unit_test(what_has_no_gradient_is_listed),

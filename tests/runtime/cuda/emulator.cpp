@@ -134,6 +134,7 @@ static const entry entries[] = {
     ENTRY(finish_product, hyp_cuda_finish, false),
     ENTRY(range_f64, hyp_cuda_range, false),
     ENTRY(range_u64, hyp_cuda_range, false),
+    ENTRY(random_uniform, hyp_cuda_random, false),
     ENTRY(prefetch, hyp_cuda_prefetch, false),
     ENTRY(pitch_16, hyp_cuda_pitch, false),
     ENTRY(pitch_32, hyp_cuda_pitch, false),

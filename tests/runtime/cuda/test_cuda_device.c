@@ -608,6 +608,23 @@ static void ranges_of_every_type(void **state)
         }
 }
 
+/* The same bits, of numbers that fill no block and of a million. */
+static void random_numbers_equal_reference(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][2] = {{1, 1}, {3, 1}, {0, 5}, {7, 9}, {1000, 1025}}, streams[] = {0, 1, 4294967295};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int s = 0; s < 3; s++) {
+            pb_init(&builder);
+            uint32_t in[] = {pb_input(&builder, "seed", HYP_I64, 0, NULL), pb_input(&builder, "number", HYP_I64, 0, NULL)};
+            uint32_t y = pb_output(&builder, "y", HYP_F32, 2, pb_consts(&builder, 2, shapes[i]));
+            HypPlan__Call *call = pb_call(&builder, "random-uniform", 2, in, y);
+            pb_call_ints(&builder, call, 2, shapes[i]);
+            pb_call_int(&builder, call, streams[s]);
+            check((dims_list){{0}}, (tolerance){0});
+        }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -632,6 +649,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(fill_writes_shapes),
         cmocka_unit_test(normalization_equals_reference_for_every_type_and_size),
         cmocka_unit_test(ranges_of_every_type),
+        cmocka_unit_test(random_numbers_equal_reference),
     };
     if (!device_start(&dev, argc, argv)) return 77;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

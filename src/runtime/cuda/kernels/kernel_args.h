@@ -18,7 +18,7 @@
     X(softmax_f32) X(softmax_f64) X(softmax_stats_f32) X(softmax_stats_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
     X(softmax_rows) X(softmax_loose_rows) X(norm_rows) X(norm_loose_rows) X(norm_parts) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(pitch_16) X(pitch_32) X(transpose) X(gather) X(fill_i64) \
     X(gather_along) X(scatter) X(scatter_f64) X(scatter_i64) X(scatter_u64) \
-    X(range_f64) X(range_u64) X(prefetch) \
+    X(range_f64) X(range_u64) X(random_uniform) X(prefetch) \
     X(conv_f32) X(conv_f64) X(conv_u64) X(conv_transpose_f32) X(conv_transpose_f64) X(conv_transpose_u64) \
     X(conv_weights_f32) X(conv_weights_f64) X(conv_weights_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_pieces) \
     X(depthwise) X(unfold) X(recurrence_f32) X(recurrence_f64) X(nn_act) X(nn_sums)
@@ -205,6 +205,12 @@ typedef struct hyp_cuda_range {
     int64_t count;
     uint32_t dtype, pad;
 } hyp_cuda_range;
+
+typedef struct hyp_cuda_random {
+    uint64_t seed, number, y; /* scalars of i64; f32 */
+    int64_t count;
+    uint32_t stream, pad;
+} hyp_cuda_random;
 
 /* Windows that slide over the spatial axes of x[images, in_channels, in...]: what a result y[images, channels, out...]
  * is made of. Axes that there are not have one element. */

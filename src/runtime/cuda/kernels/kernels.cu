@@ -2,6 +2,8 @@
 // bound by memory, so element types are decided by uniform branches at run time and the code stays small.
 //
 // Every tensor starts at a multiple of 16 bytes (the host sees to it), offsets of copies excepted.
+#define HYP_PHILOX_FN static __device__ __forceinline__
+#include "base/philox.h"
 #include "runtime/cuda/kernels/common.cuh"
 #include "runtime/cuda/kernels/pointwise.cuh"
 
@@ -358,6 +360,20 @@ template <typename C> __device__ __forceinline__ void range(const hyp_cuda_range
         store<C>(p.dtype, p.y, i, load<C>(p.dtype, p.start, 0) + (C)i * load<C>(p.dtype, p.delta, 0));
 }
 
+// A thread makes four elements at a time, as the generator does.
+__device__ __forceinline__ void random_blocks(const hyp_cuda_random &p)
+{
+    uint64_t seed = *(const uint64_t *)p.seed, number = *(const uint64_t *)p.number;
+    int64_t blocks = (p.count + HYP_PHILOX_WORDS - 1) / HYP_PHILOX_WORDS;
+    for (int64_t i = first_thread(); i < blocks; i += thread_count()) {
+        float value[HYP_PHILOX_WORDS];
+        hyp_random_block(seed, number, p.stream, (uint32_t)i, value);
+#pragma unroll
+        for (int k = 0; k < HYP_PHILOX_WORDS; k++)
+            if (HYP_PHILOX_WORDS * i + k < p.count) ((float *)p.y)[HYP_PHILOX_WORDS * i + k] = value[k];
+    }
+}
+
 // Elements of up to 16 bytes.
 __device__ __forceinline__ void move(uint32_t size, uint64_t y, int64_t to, uint64_t x, int64_t from)
 {
@@ -581,6 +597,7 @@ KERNEL(reduce_f64, hyp_cuda_reduce, reduce<double>(p))
 KERNEL(reduce_i64, hyp_cuda_reduce, reduce<int64_t>(p))
 KERNEL(range_f64, hyp_cuda_range, range<double>(p))
 KERNEL(range_u64, hyp_cuda_range, range<uint64_t>(p))
+KERNEL(random_uniform, hyp_cuda_random, random_blocks(p))
 KERNEL(copy, hyp_cuda_copy, copy_elements(p, first_thread(), thread_count()))
 KERNEL(copies, hyp_cuda_copies, copy_parts(p))
 KERNEL(pitch_16, hyp_cuda_pitch, change_pitch<uint16_t>(p))

@@ -1,14 +1,17 @@
-/* calls.c - steps that name their kernel: ranges, and which others there are. */
+/* calls.c - steps that name their kernel: ranges and random numbers, and which others there are. */
 #include <string.h>
 
+#include "base/philox.h"
+#include "kernels/random.h"
 #include "runtime/cuda/ops/steps.h"
 #include "runtime/reference/reference.h"
 
-/* ---- range ------------------------------------------------------------------------------------------------- */
+enum { THREADS = 256 };
+
+/* ---- what is made of places ---------------------------------------------------------------------------------- */
 
 static hyp_status add_range(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
 {
-    enum { THREADS = 256 };
     const hyp_array *start = &c->in[0], *delta = &c->in[1], *y = &c->out[0];
     if (start->count != 1 || delta->count != 1 || y->rank != 1 || start->dtype != y->dtype || delta->dtype != y->dtype)
         return hyp_kernel_fail(c, "two scalars and a vector of one type are wanted");
@@ -21,6 +24,23 @@ static hyp_status add_range(hyp_cuda_build *b, const HypPlan__Call *k, const hyp
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_range, start, hyp_plan_call_input(k, 0)),
                                    HYP_CUDA_SLOT(hyp_cuda_range, delta, hyp_plan_call_input(k, 1)),
                                    HYP_CUDA_SLOT(hyp_cuda_range, y, k->outputs[0] + 1)};
+    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
+}
+
+static hyp_status add_random_uniform(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+{
+    const hyp_array *y = &c->out[0];
+    HYP_TRY(hyp_kernel_random_check(c));
+    if (y->count == 0) return HYP_OK;
+    const hyp_cuda_random args = {.count = y->count, .stream = (uint32_t)c->attrs[1].i};
+    int64_t blocks = (y->count + HYP_PHILOX_WORDS - 1) / HYP_PHILOX_WORDS;
+    const hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_random_uniform,
+                                .blocks = hyp_cuda_blocks(b->session->model->device, blocks, THREADS),
+                                .block_x = THREADS,
+                                .block_y = 1};
+    const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_random, seed, hyp_plan_call_input(k, 0)),
+                                   HYP_CUDA_SLOT(hyp_cuda_random, number, hyp_plan_call_input(k, 1)),
+                                   HYP_CUDA_SLOT(hyp_cuda_random, y, k->outputs[0] + 1)};
     return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
 }
 
@@ -38,6 +58,7 @@ static const struct {
     {"layer-norm", hyp_cuda_add_norm},
     {"rms-norm", hyp_cuda_add_norm},
     {"range", add_range},
+    {"random-uniform", add_random_uniform},
     {"scatter-nd", hyp_cuda_add_scatter_nd},
     {"scatter-elements", hyp_cuda_add_scatter_elements},
     {"gather-elements", hyp_cuda_add_gather_elements},
