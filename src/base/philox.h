@@ -1,8 +1,8 @@
-/* philox.h - random numbers that are a function of a key and a counter: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel
- * Random Numbers: As Easy as 1, 2, 3, SC 2011). Any of them at once, in any order, the same bits everywhere.
+/* philox.h - random numbers that are a function of a key and a counter: Philox4x32-10 (Salmon, Moraes, Dror, Shaw:
+ * Parallel Random Numbers: As Easy as 1, 2, 3, SC 2011). Any of them at once, in any order, the same bits everywhere.
  *
- * What random-uniform makes of it is here, too: the interpreter, the host backends and the CUDA kernels share this file.
- * Who compiles for a device defines HYP_PHILOX_FN as what its functions begin with. No state: any thread.
+ * What random-uniform makes of it is here, too: the interpreter, the host backends and the CUDA kernels share this
+ * file. Who compiles for a device defines HYP_PHILOX_FN as what its functions begin with. No state: any thread.
  */
 #ifndef HYP_BASE_PHILOX_H
 #define HYP_BASE_PHILOX_H

@@ -95,6 +95,7 @@ static void bound_node(const hyp_graph *g, const hyp_node *n, range *ranges, con
         bound(ranges, origin, n->inputs[1], size_of(g, n->inputs[0], n->attrs[1].i, sizes), false);
         break;
     case HYP_OP_lstm:
+    case HYP_OP_lstm_cells:
     case HYP_OP_gru:
     case HYP_OP_rnn: {
         uint32_t lengths = n->op == HYP_OP_gru ? 3 : 2;

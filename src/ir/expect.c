@@ -100,8 +100,12 @@ static double sum_length(const hyp_node *n, const hyp_eval_tensor *const *in)
         return length;
     }
     case HYP_OP_lstm:
+    case HYP_OP_lstm_cells:
     case HYP_OP_gru:
     case HYP_OP_rnn: return (double)in[1]->dims[0] + (double)in[0]->dims[0];
+    case HYP_OP_lstm_gradient:
+    case HYP_OP_gru_gradient:
+    case HYP_OP_rnn_gradient: return (double)in[1]->dims[1] + (double)in[0]->dims[0];
     default: return UNKNOWN;
     }
 }

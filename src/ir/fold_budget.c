@@ -84,7 +84,7 @@ static uint64_t product_flops(hyp_op op, const hyp_attr *attrs, const hyp_type *
 }
 
 /* Steps of the interpreter for each element of the result. */
-static uint64_t steps(hyp_op op, const hyp_attr *attrs, const hyp_type *const *in, uint32_t input_count)
+static uint64_t steps(hyp_op op, const hyp_attr *attrs, const hyp_type *const *in)
 {
     enum { SORTED = 64, SAMPLED = 64 };
     switch (op) {
@@ -103,11 +103,12 @@ static uint64_t steps(hyp_op op, const hyp_attr *attrs, const hyp_type *const *i
     case HYP_OP_lp_pool: return attr_product(op, attrs, "kernel");
     case HYP_OP_attention: return times(2, times(size_of_axis(in[1], -2), size_of_axis(in[1], -1)));
     case HYP_OP_lstm:
+    case HYP_OP_lstm_cells:
     case HYP_OP_gru:
-    case HYP_OP_rnn: { /* every step of the result multiplies with both weights */
-        uint64_t hidden = input_count > 2 ? size_of_axis(in[2], -1) : 1;
-        return times(8, add(size_of_axis(in[0], -1), hidden));
-    }
+    case HYP_OP_rnn: return size_of_axis(in[1], -1); /* every state makes all gates of the next one */
+    case HYP_OP_lstm_gradient:
+    case HYP_OP_gru_gradient:
+    case HYP_OP_rnn_gradient: return size_of_axis(in[1], 0); /* every gate adds to the whole state before */
     case HYP_OP_resize:
     case HYP_OP_grid_sample:
     case HYP_OP_roi_align: return SAMPLED;
@@ -124,7 +125,7 @@ hyp_work hyp_work_of(hyp_op op, const hyp_attr *attrs, const hyp_type *const *in
                      const hyp_type *const *out, uint32_t output_count)
 {
     hyp_work work = {.products = product_flops(op, attrs, in, input_count, out[0])};
-    uint64_t each = hyp_op_get(op)->flags & HYP_OPF_VIEW ? 1 : steps(op, attrs, in, input_count);
+    uint64_t each = hyp_op_get(op)->flags & HYP_OPF_VIEW ? 1 : steps(op, attrs, in);
     for (uint32_t i = 0; i < output_count; i++) work.steps = add(work.steps, times(elements(out[i]), each));
     bool library = hyp_product_is_fast() && hyp_dtype_is_float(out[0]->dtype) && out[0]->dtype != HYP_F64;
     work.products = times(work.products, library ? 1 : PLAIN_PRODUCT);

@@ -31,7 +31,7 @@ static hyp_status infer(const hyp_infer_call *c, int64_t gates, uint32_t lengths
     HYP_TRY(check_input(c, 0, 3, (hyp_dim[]){x->dims[0], x->dims[1], columns}));
     HYP_TRY(check_input(c, 1, 2, (hyp_dim[]){state[1], columns}));
     HYP_TRY(check_input(c, lengths_at + 1, 2, state));
-    if (c->out_count == 3) HYP_TRY(check_input(c, lengths_at + 2, 2, state));
+    if (c->out_count > 2) HYP_TRY(check_input(c, lengths_at + 2, 2, state));
     HYP_TRY(hyp_check_index_type(c, lengths_at));
     if (lengths && (lengths->type.rank != 1 || !hyp_check_equal(c, lengths->type.dims[0], x->dims[1])))
         return hyp_infer_fail(c, "the lengths are %s, one for every sequence is wanted",
@@ -40,6 +40,7 @@ static hyp_status infer(const hyp_infer_call *c, int64_t gates, uint32_t lengths
     c->out[0].type = (hyp_type){.dtype = x->dtype, .rank = 3, .dims = {x->dims[0], state[0], state[1]}};
     for (uint32_t i = 1; i < c->out_count; i++)
         c->out[i].type = (hyp_type){.dtype = x->dtype, .rank = 2, .dims = {state[0], state[1]}};
+    if (c->out_count > 3) c->out[3].type = c->out[0].type; /* all cells */
     return HYP_OK;
 }
 
@@ -58,3 +59,33 @@ hyp_status hyp_infer_lstm(const hyp_infer_call *c)
     HYP_TRY(hyp_dim_mul(c->dims, c->in[1]->type.dims[0], 3, &three, c->diag));
     return check_input(c, 5, 1, &three);
 }
+
+/* Slopes n, and those of the inputs from `slopes` on, r, lengths, g and the states between. */
+static hyp_status infer_gradient(const hyp_infer_call *c, int64_t gates, uint32_t slopes, uint32_t count)
+{
+    if (!c->in[0] || !c->in[1]) return hyp_infer_fail(c, "n or r is absent");
+    const hyp_type *n = &c->in[0]->type, *r = &c->in[1]->type;
+    const hyp_infer_value *lengths = hyp_infer_input(c, 2);
+    if (n->rank != 3 || r->rank != 2 || !hyp_dtype_is_float(n->dtype) || !hyp_dim_is_const(r->dims[0]))
+        return hyp_infer_fail(c, "%s and %s, floats [time batch size] and [size n] are wanted", hyp_infer_type_text(c, n),
+                              hyp_infer_type_text(c, r));
+    hyp_dim columns, all[] = {n->dims[0], n->dims[1], r->dims[0]};
+    HYP_TRY(hyp_dim_mul(c->dims, all[2], gates, &columns, c->diag));
+    HYP_TRY(check_input(c, 0, 3, all));
+    HYP_TRY(check_input(c, 1, 2, (hyp_dim[]){all[2], columns}));
+    HYP_TRY(check_input(c, 3, 3, all));
+    for (uint32_t i = 4; i < 4 + c->out_count - 1; i++) HYP_TRY(check_input(c, i, 2, all + 1));
+    for (uint32_t i = slopes; i < slopes + count; i++) HYP_TRY(check_input(c, i, 3, all));
+    HYP_TRY(hyp_check_index_type(c, 2));
+    if (lengths && (lengths->type.rank != 1 || !hyp_check_equal(c, lengths->type.dims[0], all[1])))
+        return hyp_infer_fail(c, "the lengths are %s, one for every sequence is wanted",
+                              hyp_infer_type_text(c, &lengths->type));
+    c->out[0].type = (hyp_type){.dtype = n->dtype, .rank = 3, .dims = {all[0], all[1], columns}};
+    for (uint32_t i = 1; i < c->out_count; i++)
+        c->out[i].type = (hyp_type){.dtype = n->dtype, .rank = 2, .dims = {all[1], all[2]}};
+    return HYP_OK;
+}
+
+hyp_status hyp_infer_lstm_gradient(const hyp_infer_call *c) { return infer_gradient(c, 4, 6, 5); }
+hyp_status hyp_infer_gru_gradient(const hyp_infer_call *c) { return infer_gradient(c, 3, 5, 4); }
+hyp_status hyp_infer_rnn_gradient(const hyp_infer_call *c) { return infer_gradient(c, 1, 5, 0); }

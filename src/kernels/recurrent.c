@@ -4,7 +4,7 @@
 
 #include "kernels/recurrent.h"
 
-hyp_kernel_fn hyp_kernel_lstm, hyp_kernel_gru, hyp_kernel_rnn;
+hyp_kernel_fn hyp_kernel_lstm, hyp_kernel_lstm_cells, hyp_kernel_gru, hyp_kernel_rnn;
 hyp_kernel_scratch_fn hyp_kernel_scratch_lstm, hyp_kernel_scratch_gru, hyp_kernel_scratch_rnn;
 
 typedef double activation(double);
@@ -32,8 +32,7 @@ static hyp_status want_float(const hyp_kernel_call *c, const hyp_array *a, int32
     return hyp_kernel_want_shape(c, a, rank, dims, what);
 }
 
-/* The second output is the last h, the third the
- * last c. */
+/* The second output is the last h, the third the last c, the fourth all c. */
 static hyp_status read_shapes(const hyp_kernel_call *c, hyp_recurrence *k)
 {
     k->x = hyp_kernel_input(c, 0);
@@ -57,7 +56,9 @@ static hyp_status read_shapes(const hyp_kernel_call *c, hyp_recurrence *k)
     HYP_TRY(want_float(c, k->bias, 1, &k->size, "the bias"));
     HYP_TRY(want_float(c, k->peepholes, 1, (int64_t[]){3 * k->size}, "the list of peepholes"));
     HYP_TRY(want_float(c, &c->out[0], 3, y, "the result"));
-    for (uint32_t i = 1; i < c->out_count; i++) HYP_TRY(want_float(c, &c->out[i], 2, state, "the last state"));
+    for (uint32_t i = 1; i < c->out_count && i < 3; i++)
+        HYP_TRY(want_float(c, &c->out[i], 2, state, "the last state"));
+    if (c->out_count > 3) HYP_TRY(want_float(c, &c->out[3], 3, y, "the list of cells"));
     return k->lengths ? hyp_kernel_want_shape(c, k->lengths, 1, &k->batch, "the list of lengths") : HYP_OK;
 }
 
@@ -65,7 +66,7 @@ hyp_status hyp_recurrence_read(const hyp_kernel_call *c, hyp_recurrence *k)
 {
     *k = (hyp_recurrence){.lengths_at = 2, .reverse = c->attrs[0].i != 0, .clip = c->attrs[1].f};
     uint32_t activations = 1;
-    if (strcmp(c->op, "lstm") == 0) {
+    if (strcmp(c->op, "lstm") == 0 || strcmp(c->op, "lstm-cells") == 0) {
         k->cell = HYP_CELL_LSTM;
         k->peepholes = hyp_kernel_input(c, 5);
         k->coupled = c->attrs[5].i != 0;
@@ -84,12 +85,12 @@ hyp_status hyp_recurrence_read(const hyp_kernel_call *c, hyp_recurrence *k)
     return activations > 2 ? find_activation(c, 4, &k->h) : HYP_OK;
 }
 
-hyp_status hyp_recurrence_check_lengths(const hyp_kernel_call *c, const hyp_recurrence *k)
+hyp_status hyp_recurrence_check_lengths(const hyp_kernel_call *c, const hyp_array *lengths, int64_t time)
 {
-    for (int64_t b = 0; k->lengths && b < k->batch; b++)
-        if (hyp_array_i64(k->lengths, b) < 0 || hyp_array_i64(k->lengths, b) > k->time)
+    for (int64_t b = 0; lengths && b < lengths->count; b++)
+        if (hyp_array_i64(lengths, b) < 0 || hyp_array_i64(lengths, b) > time)
             return hyp_kernel_fail(c, "length %lld is out of range for sequences of %lld",
-                                   (long long)hyp_array_i64(k->lengths, b), (long long)k->time);
+                                   (long long)hyp_array_i64(lengths, b), (long long)time);
     return HYP_OK;
 }
 
@@ -210,7 +211,7 @@ static hyp_status run(const hyp_kernel_call *call, void (*step)(recurrence *))
     recurrence k;
     const hyp_recurrence *asked = &k.asked;
     HYP_TRY(hyp_recurrence_read(call, &k.asked));
-    HYP_TRY(hyp_recurrence_check_lengths(call, asked));
+    HYP_TRY(hyp_recurrence_check_lengths(call, asked->lengths, asked->time));
     if (asked->size == 0) return HYP_OK; /* of nothing there may be any number of times */
     int64_t columns = asked->gates * asked->size;
     k.f = function_of(asked->f);
@@ -229,10 +230,14 @@ static hyp_status run(const hyp_kernel_call *call, void (*step)(recurrence *))
             for (int64_t j = 0; j < columns; j++) k.sums[j] = hyp_array_f64(asked->x, row * columns + j);
             step(&k);
             store_state(&k, &call->out[0], row, k.h);
+            if (call->out_count > 3) store_state(&k, &call->out[3], row, k.c);
         }
         for (int64_t t = length; t < asked->time; t++)
-            for (int64_t i = 0; i < asked->size; i++)
-                hyp_array_set_f64(&call->out[0], (t * asked->batch + b) * asked->size + i, 0);
+            for (int64_t i = 0; i < asked->size; i++) {
+                int64_t at = (t * asked->batch + b) * asked->size + i;
+                hyp_array_set_f64(&call->out[0], at, 0);
+                if (call->out_count > 3) hyp_array_set_f64(&call->out[3], at, 0);
+            }
         store_state(&k, &call->out[1], b, k.h);
         if (asked->cell == HYP_CELL_LSTM) store_state(&k, &call->out[2], b, k.c);
     }
@@ -242,3 +247,4 @@ static hyp_status run(const hyp_kernel_call *call, void (*step)(recurrence *))
 hyp_status hyp_kernel_rnn(const hyp_kernel_call *c) { return run(c, rnn_step); }
 hyp_status hyp_kernel_gru(const hyp_kernel_call *c) { return run(c, gru_step); }
 hyp_status hyp_kernel_lstm(const hyp_kernel_call *c) { return run(c, lstm_step); }
+hyp_status hyp_kernel_lstm_cells(const hyp_kernel_call *c) { return run(c, lstm_step); }

@@ -4,6 +4,7 @@
 
 #include "base/elementwise.h"
 #include "kernels/kernels.h"
+#include "kernels/slopes.h"
 
 typedef enum hyp_cell {
     HYP_CELL_RNN,
@@ -27,7 +28,19 @@ typedef struct hyp_recurrence {
 
 /* Reads a call of lstm, gru or rnn and checks types and shapes; data may be NULL. */
 HYP_NODISCARD hyp_status hyp_recurrence_read(const hyp_kernel_call *c, hyp_recurrence *out);
-/* Every length is within 0 .. time. Reads them. */
-HYP_NODISCARD hyp_status hyp_recurrence_check_lengths(const hyp_kernel_call *c, const hyp_recurrence *k);
+/* Every length is within 0 .. time; NULL: there are none. Reads them. */
+HYP_NODISCARD hyp_status hyp_recurrence_check_lengths(const hyp_kernel_call *c, const hyp_array *lengths, int64_t time);
+
+typedef struct hyp_recurrence_gradient {
+    hyp_cell cell;
+    /* r[size, gates*size]; the others NULL where absent: lengths[batch], g[time, batch, size], h and c [batch, size], and
+     * slopes[time, batch, size] by input. */
+    const hyp_array *r, *lengths, *g, *h, *c, *slope[HYP_SLOPES];
+    int64_t time, batch, gates, size;
+    bool reverse, reset_after; /* as of the recurrence, whose last time comes first here */
+} hyp_recurrence_gradient;
+
+/* Reads a call of lstm-gradient, gru-gradient or rnn-gradient and checks types and shapes; data may be NULL. */
+HYP_NODISCARD hyp_status hyp_recurrence_gradient_read(const hyp_kernel_call *c, hyp_recurrence_gradient *out);
 
 #endif

@@ -4,10 +4,11 @@
 
 #include "onnx/import.h"
 
-enum { MAX_ACTS = 3, MAX_RESULTS = 3 };
+enum { MAX_ACTS = 3, MAX_RESULTS = 4 };
 
 typedef struct recurrent {
     hyp_onnx_node *n;
+    hyp_op op;
     uint32_t gates, acts, results; /* of one direction: activations, and results of the operator in the graph */
     bool batch_first;
     hyp_dim size; /* of the state */
@@ -150,7 +151,7 @@ static hyp_status import_direction(const recurrent *k, hyp_value_id x, uint32_t 
         attrs[attr++] = hyp_attr_of_int(option != 0);
     }
     while (count > 2 && in[count - 1] == HYP_NO_VALUE) count--;
-    return hyp_onnx_emit(n, n->op->op, in, count, attrs, outs, k->results);
+    return hyp_onnx_emit(n, k->op, in, count, attrs, outs, k->results);
 }
 
 /* The results of the directions along a new axis, in the order of the layout. */
@@ -169,10 +170,11 @@ static hyp_status join(const recurrent *k, const hyp_value_id *each, uint32_t st
 
 static hyp_status import_recurrent(hyp_onnx_node *n)
 {
-    recurrent k = {.n = n, .gates = 1, .acts = 1, .results = 2};
+    recurrent k = {.n = n, .op = n->op->op, .gates = 1, .acts = 1, .results = 2};
     hyp_value_id x = n->inputs[0], outs[2 * MAX_RESULTS];
     if (n->op->op == HYP_OP_gru) k.gates = 3, k.acts = 2;
     if (n->op->op == HYP_OP_lstm) k.gates = 4, k.acts = k.results = 3;
+    if (n->op->op == HYP_OP_lstm && n->im->options->states) k.op = HYP_OP_lstm_cells, k.results = 4; /* training reads them */
     HYP_TRY(read_attributes(&k));
     if (hyp_onnx_input_type(n, 0).rank != 3)
         return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "x has rank %d, 3 is wanted", hyp_onnx_input_type(n, 0).rank);

@@ -78,7 +78,8 @@ static hyp_status dropout_ratio(hyp_onnx_node *n, double *out)
     if (hyp_onnx_has_input(n, 1) && !hyp_onnx_is_number(n, 1, out))
         return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "the ratio is no constant, and elements are to be dropped");
     if (hyp_onnx_has_input(n, 2) && !hyp_onnx_is_number(n, 2, &mode))
-        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "training_mode is no constant: a training step says itself when it drops");
+        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
+                        "training_mode is no constant: a training step says itself when it drops");
     if (read)
         return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
                         "the mask is read, which a training step that drops elements does not have");
@@ -94,8 +95,9 @@ static hyp_status import_dropout(hyp_onnx_node *n)
         HYP_TRY(dropout_ratio(n, &ratio.f));
     } else if (hyp_onnx_has_input(n, 2) && !is_zero(n, 2) && !is_zero(n, 1)) {
         return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
-                        "training_mode is not a constant false, nor is the ratio a constant 0: a plan gives the same outputs for "
-                        "the same inputs; export the model with a ratio of 0, or make a training step of it (--train, --dropout)");
+                        "training_mode is not a constant false, nor is the ratio a constant 0: a plan gives the same outputs "
+                        "for the same inputs; export the model with a ratio of 0, or make a training step of it (--train, "
+                        "--dropout)");
     }
     HYP_TRY(hyp_onnx_emit_unary(n, HYP_OP_dropout, &ratio));
     if (n->output_count < 2) return HYP_OK;

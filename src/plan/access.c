@@ -159,8 +159,11 @@ static double tensor_bytes(const HypPlan__Program *p, uint32_t t, const int64_t 
 
 bool hyp_plan_is_recurrence(const HypPlan__Call *call)
 {
-    const char *kernel = call->kernel;
-    return strcmp(kernel, "lstm") == 0 || strcmp(kernel, "gru") == 0 || strcmp(kernel, "rnn") == 0;
+    static const char *const kernels[] = {"lstm", "lstm-cells",   "lstm-gradient", "gru",
+                                          "rnn",  "gru-gradient", "rnn-gradient"};
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        if (strcmp(call->kernel, kernels[i]) == 0) return true;
+    return false;
 }
 
 /* Operations of a call; 0 where there is no such kernel. */

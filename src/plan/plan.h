@@ -240,7 +240,7 @@ static inline uint32_t hyp_plan_call_input(const HypPlan__Call *call, size_t i)
     return i < call->n_inputs_plus1 ? call->inputs_plus1[i] : 0;
 }
 
-/* Whether a call is of a recurrence: lstm, gru or rnn. */
+/* Whether a call is of a recurrence: lstm, gru, rnn, or the gradient of one. */
 bool hyp_plan_is_recurrence(const HypPlan__Call *call);
 
 /* Whether a step has nothing to do under these dims, however large some of them are: all that it writes is empty. Calls

@@ -524,8 +524,12 @@ static double one_kernel(const asking *a)
     case HYP_OP_conv_transpose:
     case HYP_OP_conv_backward_weights: return convolution(a);
     case HYP_OP_lstm:
+    case HYP_OP_lstm_cells:
+    case HYP_OP_lstm_gradient:
     case HYP_OP_gru:
-    case HYP_OP_rnn: return recurrence(a);
+    case HYP_OP_gru_gradient:
+    case HYP_OP_rnn:
+    case HYP_OP_rnn_gradient: return recurrence(a);
     case HYP_OP_all_reduce: return all_reduce(a);
     case HYP_OP_shape: return device->launch_seconds;
     default: break;

@@ -1,5 +1,5 @@
-/* dropout.c - elements that a step drops. Which ones follows from the seed that the run is given, from how many steps there
- * were before, and from their places: the backward pass has the same, and so has a step that is run again. */
+/* dropout.c - elements that a step drops. Which ones follows from the seed that the run is given, from how many steps
+ * there were before, and from their places: the backward pass has the same, and so has a step that is run again. */
 #include "train/step.h"
 
 static bool drops(const hyp_node *n) { return n->op == HYP_OP_dropout && n->attrs[0].f > 0; }
@@ -8,9 +8,10 @@ hyp_status hyp_dropout_check(const hyp_graph *model, hyp_diag *diag)
 {
     for (size_t i = 0; i < model->nodes.len; i++)
         if (drops(&model->nodes.data[i])) return HYP_OK;
-    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                    "there is nothing to drop: the model has no Dropout with a ratio above 0. Exporters leave them out unless they "
-                    "are told that the model is to be trained (torch.onnx.export: training=TrainingMode.TRAINING)");
+    return hyp_fail(
+        diag, HYP_ERR_INVALID_ARGUMENT,
+        "there is nothing to drop: the model has no Dropout with a ratio above 0. Exporters leave them out unless "
+        "they are told that the model is to be trained (torch.onnx.export: training=TrainingMode.TRAINING)");
 }
 
 /* Where training is on, else 0 or 1: (where training yes no), a scalar. */

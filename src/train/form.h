@@ -81,6 +81,14 @@ typedef hyp_value_id hyp_head_fn(hyp_scope *s, const hyp_value_id *args);
     X("channel-sum", 1, channel_sum)             /* summed over all axes but the second */                             \
     X("max-pool-back", 1, max_pool_back)         /* added where the largest were */                                    \
     X("average-pool-back", 1, average_pool_back) /* shared among each window */                                        \
+    X("states-before", 2, states_before)             /* (states-before y h): of a recurrence, at each time */           \
+    X("lstm-cells", 0, lstm_cells)                   /* of all times */                                                \
+    X("recurrent-back", 2, recurrent_back)           /* (recurrent-back before cells): by x */                         \
+    X("recurrent-weights", 2, recurrent_weights)     /* (recurrent-weights before d): by r */                          \
+    X("recurrent-first", 1, recurrent_first)         /* by the first state */                                          \
+    X("recurrent-first-cell", 1, recurrent_first_cell)                                                                 \
+    X("recurrent-bias", 1, recurrent_bias)             /* of a GRU's candidate */                                      \
+    X("recurrent-peepholes", 2, recurrent_peepholes)   /* (recurrent-peepholes d cells) */                             \
     X("channels-around", 1, channels_around)     /* the mean over `size` channels around each */                       \
     X("channels-opposite", 1, channels_opposite) /* the transpose of that */
 

@@ -31,8 +31,8 @@ static void the_published_vectors_come_out(void **state)
     }
 }
 
-/* Means, and products of neighbours, of a million numbers are within five standard deviations of what they should be, and no
- * number is outside; streams, numbers and seeds that are next to each other have nothing in common. */
+/* Means, and products of neighbours, of a million numbers are within five standard deviations of what they should be,
+ * and no number is outside; streams, numbers and seeds that are next to each other have nothing in common. */
 static void numbers_are_uniform_and_apart(void **state)
 {
     enum { BLOCKS = 1 << 18 };

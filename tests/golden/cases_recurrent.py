@@ -73,6 +73,74 @@ def one(op, name, gates, step, acts, extra=None, lengths=None, h=None, c=None, a
     check_ort(op.upper(), model, given, expected, [np.float32] * len(expected))
 
 
+def back(op, r, slopes, lengths, g, states, reverse, after):
+    """What ir/ops.def says of the gradients, a sequence at a time. slopes: by name; states: h, and of an LSTM c."""
+    time, batch, size = slopes["n"].shape
+    gates = r.shape[1] // size
+    d, last = np.zeros((time, batch, gates * size)), [np.zeros((batch, size)) for _ in states]
+    for b in range(batch):
+        h, *c = [np.zeros(size) if s is None else d64(s[b]) for s in states]
+        times = list(range(time if lengths is None else lengths[b]))
+        for t in times if reverse else times[::-1]:
+            k = {name: d64(v[t, b]) if v is not None else 0 for name, v in slopes.items()}
+            h = h + (0 if g is None else g[t, b])
+            if op == "lstm":
+                c[0] = c[0] + k["a"] * h
+                d[t, b] = np.concatenate([k["i"] * c[0], k["o"] * h, k["f"] * c[0] + 0 * h, k["n"] * c[0]])
+                c[0], h = c[0] * k["k"], d64(r) @ d[t, b]
+            elif op == "gru":
+                r1, r2, new = d64(r[:, :2 * size]), d64(r[:, 2 * size:]), k["n"] * h
+                e = h if after else r2 @ new
+                d[t, b] = np.concatenate([k["u"] * h, k["s"] * e, new])
+                h = k["k"] * h + r1 @ d[t, b, :2 * size] + (r2 @ (k["m"] * new) if after else k["m"] * e)
+            else:
+                d[t, b] = k["n"] * h
+                h = d64(r) @ d[t, b]
+        for to, s in zip(last, [h, *c]):
+            to[b] = s
+    return [d, *last]
+
+
+d64 = lambda a: np.asarray(a, np.float64)
+
+
+def one_back(op, name, gates, names, lengths=None, g=True, states=True, reverse=False, after=False, absent=""):
+    slopes = {s: None if s in absent else draw(TIME, BATCH, SIZE) for s in names}
+    r = draw(SIZE, gates * SIZE)
+    g = draw(TIME, BATCH, SIZE) if g else None
+    first = [draw(BATCH, SIZE) if states else None for _ in range(2 if op == "lstm" else 1)]
+    inputs = [slopes["n"], r, lengths, g, *first, *list(slopes.values())[1:]]
+    while inputs[-1] is None:
+        inputs.pop()
+    attrs = (":reverse 1 " if reverse else "") + (":reset-after 1" if after else "")
+    case(op + "-gradient", name, attrs.strip(), inputs, back(op, r, slopes, lengths, g, first, reverse, after))
+
+
+def gradients(lengths):
+    one_back("rnn", "plain", 1, "n", states=False)
+    one_back("rnn", "backward, of the last state alone", 1, "n", lengths, g=False, reverse=True)
+    one_back("gru", "reset before", 3, "nuskm")
+    one_back("gru", "reset before, lengths", 3, "nuskm", lengths, reverse=True)
+    one_back("gru", "reset after", 3, "nuskm", lengths, states=False, after=True)
+    one_back("gru", "reset after, backward", 3, "nuskm", reverse=True, after=True, absent="u")
+    one_back("lstm", "plain", 4, "niofak")
+    one_back("lstm", "lengths, no slope of the forget gate", 4, "niofak", lengths, absent="f")
+    one_back("lstm", "backward", 4, "niofak", lengths, states=False, reverse=True)
+
+
+def cells(lengths, h, c):
+    x, r, p = draw(TIME, BATCH, 4 * SIZE), draw(SIZE, 4 * SIZE), draw(3 * SIZE)
+    for name, reverse in (("all times", False), ("all times, backward", True)):
+        y, last_h, last_c = scan(lstm_with(False), x, r, p, [sigmoid, np.tanh, np.tanh], lengths, h, c, reverse)
+        all_c = np.zeros_like(y)
+        for b in range(BATCH):  # of parts of sequences, which end where a cell is wanted
+            for n in range(1, lengths[b] + 1):
+                part = x[lengths[b] - n:lengths[b], b:b + 1] if reverse else x[:n, b:b + 1]
+                end = scan(lstm_with(False), part, r, p, [sigmoid, np.tanh, np.tanh], None, h[b:b + 1], c[b:b + 1], reverse)[2]
+                all_c[lengths[b] - n if reverse else n - 1, b] = end[0]
+        case("lstm-cells", name, ":reverse 1" if reverse else "", [x, r, lengths, h, c, p], [y, last_h, last_c, all_c])
+
+
 def cases():
     lengths, h, c = np.array([2, 3], np.int32), draw(BATCH, SIZE), draw(BATCH, SIZE)
     usual = ["Sigmoid", "Tanh", "Tanh"]
@@ -87,3 +155,5 @@ def cases():
     one("lstm", "clipped", 4, lstm_with(False), ["Sigmoid", "Relu", "Tanh"], None, None, h, c, attrs=":clip 0.5 :g relu",
         clip=0.5)
     one("lstm", "coupled", 4, lstm_with(True), usual, None, None, h, c, attrs=":coupled 1", input_forget=1)
+    cells(lengths, h, c)
+    gradients(lengths)

@@ -10,13 +10,14 @@
 #include "runtime/cpu/vector_kernels.h"
 #include "runtime/support.h"
 
-enum { MOST = 1 << 16, MOST_TERMS = 1 << 22 /* which sanitizers take their time for */, OUTPUTS = 3 };
+enum { MOST = 1 << 16, MOST_TERMS = 1 << 22 /* which sanitizers take their time for */, OUTPUTS = 4, MOST_R = 300 * 1200 };
 
 typedef struct recurrence {
     const char *cell;
     hyp_dtype dtype, lengths_dtype; /* the latter NONE: all are `time` long */
     int64_t time, batch, size, gates;
     bool states, extra, reverse, option; /* extra: a GRU's bias, an LSTM's peepholes; option: coupled, reset after */
+    bool trained, cells;                 /* r and what is extra are inputs; an lstm-cells */
     double clip;
     const char *acts[3];
 } recurrence;
@@ -26,11 +27,13 @@ enum { MOST_THREADS = 3 };
 static plan_builder b;
 static rng r;
 static const hyp_cpu_kernels *isa[HYP_CPU_KERNELS_MAX];
-static const char *const names[OUTPUTS] = {"y", "h", "c"};
-static float x[MOST], first[2][MOST], want[OUTPUTS][MOST], got[OUTPUTS][MOST];
+static const char *const names[OUTPUTS] = {"y", "h", "c", "cells"};
+static float x[MOST], weights[2][MOST_R] /* r, what is extra */, first[2][MOST], want[OUTPUTS][MOST], got[OUTPUTS][MOST];
 static int64_t lengths[128];
 
 static bool is(const recurrence *k, const char *cell) { return strcmp(k->cell, cell) == 0; }
+
+static size_t outputs_of(const recurrence *k) { return is(k, "lstm") ? k->cells ? 4 : 3 : 2; }
 
 static const char *draw_act(void)
 {
@@ -55,6 +58,8 @@ static recurrence draw(void)
                     .extra = rng_below(&r, 2),
                     .reverse = rng_below(&r, 2),
                     .option = rng_below(&r, 2),
+                    .trained = rng_below(&r, 2),
+                    .cells = rng_below(&r, 2),
                     .clip = clips[rng_below(&r, 3)],
                     .acts = {draw_act(), draw_act(), draw_act()}};
     k.gates = is(&k, "lstm") ? 4 : is(&k, "gru") ? 3 : 1;
@@ -68,16 +73,15 @@ static void fill(hyp_dtype dtype, void *data, int64_t count, double scale)
     for (int64_t i = 0; i < count; i++) hyp_store_f64(dtype, data, (size_t)i, rng_float(&r) * scale);
 }
 
-static uint32_t weight(const recurrence *k, size_t rank, const int64_t *dims)
+/* r, or what is extra: a weight of the plan, or an input. */
+static uint32_t weight(const recurrence *k, int which, size_t rank, const int64_t *dims)
 {
     int64_t count = 1;
     for (size_t i = 0; i < rank; i++) count *= dims[i];
-    float *data = calloc((size_t)count, sizeof *data);
-    assert_non_null(data);
-    fill(k->dtype, data, count, 1 / sqrt((double)k->size));
-    uint32_t made = pb_weight(&b, k->dtype, rank, dims, data);
-    free(data);
-    return made;
+    assert_true(count <= MOST_R);
+    fill(k->dtype, weights[which], count, 1 / sqrt((double)k->size));
+    return k->trained ? pb_input(&b, which ? "e" : "r", k->dtype, rank, pb_consts(&b, rank, dims))
+                      : pb_weight(&b, k->dtype, rank, dims, weights[which]);
 }
 
 static uint32_t state(const recurrence *k, const char *name)
@@ -89,17 +93,19 @@ static void build(const recurrence *k)
 {
     int64_t columns = k->gates * k->size;
     uint32_t in[6] = {pb_input(&b, "x", k->dtype, 3, pb_consts(&b, 3, (int64_t[]){k->time, k->batch, columns})),
-                      weight(k, 2, (int64_t[]){k->size, columns})};
-    size_t at = 2, outputs = is(k, "lstm") ? 3 : 2;
-    if (is(k, "gru")) in[at++] = k->extra ? weight(k, 1, (int64_t[]){k->size}) : PB_NONE;
+                      weight(k, 0, 2, (int64_t[]){k->size, columns})};
+    size_t at = 2;
+    if (is(k, "gru")) in[at++] = k->extra ? weight(k, 1, 1, (int64_t[]){k->size}) : PB_NONE;
     in[at++] = k->lengths_dtype ? pb_input(&b, "n", k->lengths_dtype, 1, pb_consts(&b, 1, &k->batch)) : PB_NONE;
     in[at++] = state(k, "h0");
     if (is(k, "lstm")) in[at++] = state(k, "c0");
-    if (is(k, "lstm")) in[at++] = k->extra ? weight(k, 1, (int64_t[]){3 * k->size}) : PB_NONE;
+    if (is(k, "lstm")) in[at++] = k->extra ? weight(k, 1, 1, (int64_t[]){3 * k->size}) : PB_NONE;
     const int64_t y[] = {k->time, k->batch, k->size}, *last = y + 1;
-    HypPlan__Call *call = pb_call(&b, k->cell, at, in, pb_output(&b, names[0], k->dtype, 3, pb_consts(&b, 3, y)));
-    for (size_t i = 1; i < outputs; i++)
-        pb_call_output(call, pb_output(&b, names[i], k->dtype, 2, pb_consts(&b, 2, last)));
+    HypPlan__Call *call = pb_call(&b, is(k, "lstm") && k->cells ? "lstm-cells" : k->cell, at, in,
+                                  pb_output(&b, names[0], k->dtype, 3, pb_consts(&b, 3, y)));
+    for (size_t i = 1; i < outputs_of(k); i++)
+        pb_call_output(call, i < 3 ? pb_output(&b, names[i], k->dtype, 2, pb_consts(&b, 2, last))
+                                   : pb_output(&b, names[i], k->dtype, 3, pb_consts(&b, 3, y)));
     pb_call_int(&b, call, k->reverse);
     pb_call_float(&b, call, k->clip);
     for (size_t i = 0; i < (is(k, "lstm") ? 3u : is(k, "gru") ? 2u : 1u); i++) pb_call_symbol(&b, call, k->acts[i]);
@@ -110,9 +116,11 @@ static hyp_status run(const recurrence *k, const char *path, hyp_device_kind dev
                       float out[OUTPUTS][MOST], hyp_diag *why)
 {
     hyp_engine_options options = {.size = sizeof options, .device = device, .threads = threads, .cpu_level = level};
-    hyp_tensor in[4] = {tensor_of("x", k->dtype, x, 3, (int64_t[]){k->time, k->batch, k->gates * k->size})}, y[OUTPUTS];
-    size_t inputs = 1, outputs = is(k, "lstm") ? 3 : 2;
-    const int64_t dims[2] = {k->batch, k->size};
+    hyp_tensor in[6] = {tensor_of("x", k->dtype, x, 3, (int64_t[]){k->time, k->batch, k->gates * k->size})}, y[OUTPUTS];
+    size_t inputs = 1, outputs = outputs_of(k);
+    const int64_t dims[2] = {k->batch, k->size}, extras = is(k, "lstm") ? 3 * k->size : k->size;
+    if (k->trained) in[inputs++] = tensor_of("r", k->dtype, weights[0], 2, (int64_t[]){k->size, k->gates * k->size});
+    if (k->trained && k->extra && !is(k, "rnn")) in[inputs++] = tensor_of("e", k->dtype, weights[1], 1, &extras);
     if (k->lengths_dtype) in[inputs++] = tensor_of("n", k->lengths_dtype, lengths, 1, dims);
     if (k->states) in[inputs++] = tensor_of("h0", k->dtype, first[0], 2, dims);
     if (k->states && is(k, "lstm")) in[inputs++] = tensor_of("c0", k->dtype, first[1], 2, dims);
@@ -156,8 +164,8 @@ static void compare(const recurrence *k, const char *level, int threads)
 {
     static float w[MOST], g[MOST];
     const double tolerance = k->dtype == HYP_F32 ? 2e-5 : k->dtype == HYP_F16 ? 0x1p-9 : 0x1p-6;
-    for (size_t o = 0; o < (is(k, "lstm") ? 3u : 2u); o++) {
-        size_t count = (size_t)((o ? 1 : k->time) * k->batch * k->size);
+    for (size_t o = 0; o < outputs_of(k); o++) {
+        size_t count = (size_t)((o == 1 || o == 2 ? 1 : k->time) * k->batch * k->size);
         for (size_t i = 0; i < count; i++) {
             w[i] = (float)hyp_load_f64(k->dtype, want[o], i);
             g[i] = (float)hyp_load_f64(k->dtype, got[o], i);

@@ -183,6 +183,59 @@ def judge_model(path, rng):
     return f"{count} gradients, largest difference {worst:.1e} of the largest element"
 
 
+# ---- recurrences
+
+GATES = {"LSTM": (4, [0, 3, 1, 2]), "GRU": (3, [1, 0, 2]), "RNN": (1, [0])}  # how many, and ONNX's order of PyTorch's
+
+
+def judge_recurrence(kind, directions, packed):
+    """Gradients of all weights, biases and first states of PyTorch's own module, sequences of several lengths packed."""
+    time, batch, width, size = 5, 4, 3, 6
+    gates, order = GATES[kind]
+    rng = np.random.default_rng(11)
+    module = {"LSTM": torch.nn.LSTM, "GRU": torch.nn.GRU, "RNN": torch.nn.RNN}[kind](width, size, bidirectional=directions == 2).double()
+    with torch.no_grad():
+        for p in module.parameters():
+            p.copy_(torch.from_numpy(rng.normal(size=p.shape).astype(np.float32) * 0.5))
+    turn = lambda a: np.concatenate([np.split(a, gates)[g] for g in order])
+    ends = ["l0", "l0_reverse"][:directions]
+    of = lambda name, f: np.stack([turn(f(getattr(module, f"{name}_{end}"))) for end in ends])
+    parts = lambda f: {"w": of("weight_ih", f), "r": of("weight_hh", f), "b": np.concatenate([of("bias_ih", f), of("bias_hh", f)], 1)}
+    states = {n: torch.from_numpy(rng.normal(size=(directions, batch, size)).astype(np.float32)).double().requires_grad_()
+              for n in (["h0", "c0"] if kind == "LSTM" else ["h0"])}
+    lengths = np.array([5, 2, 4, 1], np.int32) if packed else np.full(batch, time, np.int32)
+    inits = {n: v.astype(np.float32) for n, v in parts(lambda p: p.detach().numpy()).items()}
+    inits |= {n: v.detach().numpy().astype(np.float32) for n, v in states.items()}
+    last = ["yh", "yc"][:len(states)]
+    attrs = {"linear_before_reset": 1} if kind == "GRU" else {}
+    nodes = [helper.make_node(kind, ["x", "w", "r", "b", "n" if packed else "", *states], ["all", *last], hidden_size=size,
+                              direction="bidirectional" if directions == 2 else "forward", **attrs),
+             helper.make_node("Sum", ["all", *last], ["y"])]
+    graph = helper.make_graph(nodes, kind, [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["time", batch, width])] +
+                              [helper.make_tensor_value_info("n", TensorProto.INT32, [batch])] * packed,
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["time", directions, batch, size])],
+                              [numpy_helper.from_array(v, n) for n, v in inits.items()])
+    x, target = rng.normal(size=(time, batch, width)).astype(np.float32), rng.normal(size=(time, directions, batch, size)).astype(np.float32)
+    given = torch.nn.utils.rnn.pack_padded_sequence(tensor(x), torch.from_numpy(lengths), enforce_sorted=False)
+    out, ended = module(given, tuple(states.values()) if kind == "LSTM" else states["h0"])
+    out = torch.nn.utils.rnn.pad_packed_sequence(out)[0].reshape(time, batch, directions, size).permute(0, 2, 1, 3)
+    y = out + sum(ended if kind == "LSTM" else [ended])
+    loss = F.mse_loss(y, tensor(target))
+    loss.backward()
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.onnx")
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+        feeds = {"x": x, "n": lengths, "target": target}
+        found = steps.run(path, lambda k, n: feeds[n], 1, [("loss", "mse"), ("gradients", 1), ("mode", "double")])[0]
+    wanted = {"loss": loss.item(), "y": y.detach().numpy()}
+    wanted |= {"gradient:" + n: v for n, v in parts(lambda p: p.grad.numpy()).items()}
+    wanted |= {"gradient:" + n: v.grad.numpy() for n, v in states.items()}
+    worst = max(steps.difference(found[n], v) for n, v in wanted.items())
+    if not worst <= 1e-6:
+        raise RuntimeError(f"off by {worst:.3g}")
+    return f"{len(wanted)} values within {worst:.1e}"
+
+
 # ---- optimizers and losses
 
 class Net(torch.nn.Module):
@@ -321,6 +374,11 @@ def main():
                                            lambda rng: rng.random((24, 10)).astype(np.float32))))
     jobs.append(("mse", lambda: judge_loss(mse, lambda y, t: F.mse_loss(y, t.double()),
                                            lambda rng: rng.normal(size=(24, 10)).astype(np.float32))))
+    for kind in GATES:
+        for directions in 1, 2:
+            for packed in False, True:
+                jobs.append((f"{kind}, {directions} directions{', lengths' if packed else ''}",
+                             lambda k=kind, d=directions, p=packed: judge_recurrence(k, d, p)))
     failed = 0
     for name, job in jobs:
         if only not in name:

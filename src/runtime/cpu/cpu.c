@@ -195,7 +195,10 @@ static const struct {
     {"average-pool", hyp_cpu_prepare_pool, HYP_CPU_OWN}, {"reduce-max", hyp_cpu_prepare_most, HYP_CPU_OWN},
     {"softmax-stats", hyp_cpu_prepare_stats, HYP_CPU_OWN},
     {"lstm", hyp_cpu_prepare_recurrent, HYP_CPU_OWN},    {"gru", hyp_cpu_prepare_recurrent, HYP_CPU_OWN},
-    {"rnn", hyp_cpu_prepare_recurrent, HYP_CPU_OWN},
+    {"rnn", hyp_cpu_prepare_recurrent, HYP_CPU_OWN},     {"lstm-cells", hyp_cpu_prepare_recurrent, HYP_CPU_OWN},
+    {"lstm-gradient", hyp_cpu_prepare_recurrent_gradient, HYP_CPU_OWN},
+    {"gru-gradient", hyp_cpu_prepare_recurrent_gradient, HYP_CPU_OWN},
+    {"rnn-gradient", hyp_cpu_prepare_recurrent_gradient, HYP_CPU_OWN},
 #ifdef HYP_HAVE_ONEDNN
     {"conv", hyp_dnnl_prepare_window, HYP_CPU_ONEDNN},   {"conv-transpose", hyp_dnnl_prepare_window, HYP_CPU_ONEDNN},
     {"conv-backward-weights", hyp_dnnl_prepare_window, HYP_CPU_ONEDNN},

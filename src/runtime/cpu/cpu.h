@@ -190,9 +190,11 @@ HYP_NODISCARD hyp_status hyp_cpu_prepare_grouped(hyp_cpu_model *model, uint32_t 
 /* depthwise.c: those of one channel to one, at least as many as a vector has lanes, whose weights the plan has. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_depthwise(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                    const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
-/* recurrent.c: lstm, gru and rnn in f32 whose r the plan has. */
+/* recurrent.c, recurrent_gradient.c: lstm, gru and rnn in f32, and the gradients of them. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_recurrent(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                    const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cpu_prepare_recurrent_gradient(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                                            const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
 /* norm.c: layer-norm and rms-norm. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_norm(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                               const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);

@@ -1,5 +1,6 @@
-/* recurrent.c - LSTM, GRU and RNN in f32 whose r the plan has: at each time one product of the states of many sequences
- * with r, by the kernel of layers, then the cell's own arithmetic by the code of pointwise steps, row by row.
+/* recurrent.c - LSTM, GRU and RNN in f32: at each time one product of the states of many sequences with r, by the kernel of
+ * layers, then the cell's own arithmetic by the code of pointwise steps, row by row. An r that the plan has is packed once, one
+ * that is trained in each run.
  *
  * Rows of gates, states and cells are rounded up to whole vectors, r with them, so that every instruction takes whole
  * vectors. What lies behind the state of a row is read by nothing but itself.
@@ -33,13 +34,16 @@ typedef struct cell_code {
 
 typedef struct recurrent {
     hyp_recurrence asked; /* its arrays are NULL: tensors are below */
-    uint32_t x, lengths_plus1, h0_plus1, c0_plus1, peepholes_plus1, out[3];
+    uint32_t x, r, bias_plus1, lengths_plus1, h0_plus1, c0_plus1, peepholes_plus1, out[4];
     hyp_dtype lengths_dtype;
-    const hyp_mlp_layer *first, *second; /* all gates, or of a GRU all but the candidate, which is the second */
+    const hyp_mlp_layer *first, *second; /* all gates, or of a GRU all but the candidate, which is the second; `packs`: of a run */
     int64_t room, rows, groups; /* floats of a gate's row; sequences that go together, at most; parts of them */
     int64_t h, c, more, product, group_floats; /* where these begin in the work space of a group, behind the gates */
     bool second_of_state;                      /* the second product takes the state itself */
     bool shares;                               /* the threads share out the products; else the groups */
+    bool cells;                                /* of all times are wanted */
+    bool packs;                                /* r is no weight of the plan: each run packs it behind the groups' work */
+    size_t packing_at;                         /* in floats */
     cell_code code;
 } recurrent;
 
@@ -231,9 +235,22 @@ static void store_rows(const group *g, const float *from, float *to)
         memcpy(to + (g->first + row) * n, from + row * g->s->room, (size_t)n * sizeof *to);
 }
 
+/* What rows have at this time, 0 for those that are at their end. */
+static void store_time(const group *g, const float *from, float *y)
+{
+    int64_t n = g->s->asked.size;
+    for (int64_t row = 0; row < g->rows; row++) {
+        int64_t turn = turn_of(g, row);
+        if (turn >= 0)
+            memcpy(y + turn * n, from + row * g->s->room, (size_t)n * sizeof *y);
+        else
+            memset(y + (g->time * g->s->asked.batch + g->first + row) * n, 0, (size_t)n * sizeof *y);
+    }
+}
+
 static void run_group(const recurrent *s, const hyp_cpu_run *run, int64_t index, float *work)
 {
-    int64_t n = s->asked.size, batch = s->asked.batch, left = batch - index * s->rows;
+    int64_t left = s->asked.batch - index * s->rows;
     group g = {.s = s,
                .run = run,
                .first = index * s->rows,
@@ -243,20 +260,14 @@ static void run_group(const recurrent *s, const hyp_cpu_run *run, int64_t index,
                .c = work + s->c,
                .more = work + s->more,
                .product = work + s->product};
-    float *y = run->call.at[s->out[0]];
     load_rows(&g, s->h0_plus1, g.first, g.rows, g.h);
     load_rows(&g, s->c0_plus1, g.first, g.rows, g.c);
     load_rows(&g, s->peepholes_plus1, 0, 3, g.more);
     memset(g.more + 3 * s->room, 0, (size_t)s->room * sizeof *g.more);
     for (; g.time < s->asked.time; g.time++) {
         take_time(&g);
-        for (int64_t row = 0; row < g.rows; row++) {
-            int64_t turn = turn_of(&g, row);
-            if (turn >= 0)
-                memcpy(y + turn * n, g.h + row * s->room, (size_t)n * sizeof *y);
-            else
-                memset(y + (g.time * batch + g.first + row) * n, 0, (size_t)n * sizeof *y);
-        }
+        store_time(&g, g.h, run->call.at[s->out[0]]);
+        if (s->cells) store_time(&g, g.c, run->call.at[s->out[3]]);
     }
     store_rows(&g, g.h, run->call.at[s->out[1]]);
     if (s->asked.cell == HYP_CELL_LSTM) store_rows(&g, g.c, run->call.at[s->out[2]]);
@@ -274,29 +285,88 @@ static void groups_part(void *state, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) run_group(r->s, r->run, i, work);
 }
 
+static void run_groups(const recurrent *s, const hyp_cpu_run *run)
+{
+    if (s->shares) {
+        groups_part(&(groups_run){s, run}, 0, s->groups, 0);
+        return;
+    }
+    hyp_cpu_run alone = *run;
+    alone.threads = 1; /* the products within a group */
+    hyp_cpu_parallel(run, s->groups, 1, groups_part, &(groups_run){s, &alone});
+}
+
+/* ---- r as layers ------------------------------------------------------------------------------------------- */
+
+/* The columns of r of `gates` gates from `first` on, each with zeros behind it up to `room`: w[size, gates*room] and its bias
+ * [gates*room], of zeros before. */
+static void spread_gates(const hyp_recurrence *k, const float *r, const float *bias, int64_t first, int64_t gates,
+                         int64_t room, float *w, float *b)
+{
+    for (int64_t i = 0; i < k->size; i++)
+        for (int64_t j = 0; j < gates; j++)
+            memcpy(w + (i * gates + j) * room, r + (i * k->gates + first + j) * k->size, (size_t)k->size * sizeof *w);
+    if (bias) memcpy(b, bias, (size_t)k->size * sizeof *b);
+}
+
+/* Floats of such columns, of their bias and of their panels. */
+static bool packed_floats(const recurrent *s, int64_t gates, size_t *out)
+{
+    return hyp_mul_size((size_t)(gates * s->room), 2 * (size_t)s->asked.size + 1, out);
+}
+
+/* A layer of them, all in memory at `at`. */
+static hyp_mlp_layer lay_gates(const recurrent *s, const hyp_cpu_run *run, int64_t first, int64_t gates, const float *bias,
+                               float *at)
+{
+    const hyp_recurrence *k = &s->asked;
+    int64_t n = gates * s->room;
+    float *w = at + n, *panels = w + n * k->size;
+    memset(at, 0, (size_t)(n * (k->size + 1)) * sizeof *at);
+    spread_gates(k, run->call.at[s->r], bias, first, gates, s->room, w, at);
+    hyp_cpu_pack_panels(run->kernels, w, 1, n, n, k->size, panels);
+    return (hyp_mlp_layer){.n = n,
+                           .k = k->size,
+                           .bias = at,
+                           .weights = panels,
+                           .act = {.op = HYP_PLAN__POINTWISE__OP__CAST, .to = HYP_F32}};
+}
+
+/* With the r of this run. */
+static void run_packing(const recurrent *s, const hyp_cpu_run *run)
+{
+    bool two = s->asked.cell == HYP_CELL_GRU;
+    int64_t gates = two ? 2 : s->asked.gates;
+    float *at = (float *)run->call.work + s->packing_at;
+    size_t floats = 0;
+    recurrent now = *s;
+    (void)packed_floats(s, gates, &floats); /* was seen to fit */
+    const hyp_mlp_layer first = lay_gates(s, run, 0, gates, NULL, at);
+    hyp_mlp_layer second = {0};
+    if (two) second = lay_gates(s, run, 2, 1, s->bias_plus1 ? run->call.at[s->bias_plus1 - 1] : NULL, at + floats);
+    now.first = &first;
+    now.second = &second;
+    run_groups(&now, run);
+}
+
 static hyp_status run_recurrent(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
     const recurrent *s = op->state;
     if (s->lengths_plus1) {
         hyp_call_arguments a;
         hyp_reference_arguments(&run->call, op->step->call, diag, &a);
-        hyp_recurrence asked = s->asked;
-        asked.lengths = &a.in[asked.lengths_at];
-        HYP_TRY(hyp_recurrence_check_lengths(&a.call, &asked));
+        HYP_TRY(hyp_recurrence_check_lengths(&a.call, &a.in[s->asked.lengths_at], s->asked.time));
     }
-    if (s->shares) {
-        groups_part(&(groups_run){s, run}, 0, s->groups, 0);
-        return HYP_OK;
-    }
-    hyp_cpu_run alone = *run;
-    alone.threads = 1; /* the products within a group */
-    hyp_cpu_parallel(run, s->groups, 1, groups_part, &(groups_run){s, &alone});
+    if (s->packs)
+        run_packing(s, run);
+    else
+        run_groups(s, run);
     return HYP_OK;
 }
 
 /* ---- preparing --------------------------------------------------------------------------------------------- */
 
-/* The columns of r of `gates` gates from `first` on as a layer, each gate with zeros behind it up to `room`. */
+/* Such columns as a layer of its own. */
 static hyp_mlp *pack_gates(const hyp_cpu_kernels *kernels, const hyp_recurrence *k, const float *r, const float *bias,
                            int64_t first, int64_t gates, int64_t room)
 {
@@ -306,10 +376,7 @@ static hyp_mlp *pack_gates(const hyp_cpu_kernels *kernels, const hyp_recurrence 
     float *w = hyp_calloc(count, sizeof *w);
     if (!w) return NULL;
     float *b = w + k->size * gates * room;
-    for (int64_t i = 0; i < k->size; i++)
-        for (int64_t j = 0; j < gates; j++)
-            memcpy(w + (i * gates + j) * room, r + (i * k->gates + first + j) * k->size, (size_t)k->size * sizeof *w);
-    if (bias) memcpy(b, bias, (size_t)k->size * sizeof *b);
+    spread_gates(k, r, bias, first, gates, room, w, b);
     hyp_mlp *mlp = hyp_cpu_pack_layers(kernels, 1, w, gates * room, k->size, b, NULL);
     hyp_free(w);
     return mlp;
@@ -358,6 +425,15 @@ static bool choose_groups(recurrent *s, const hyp_cpu_device *device, size_t *wo
     return hyp_mul_size((size_t)s->group_floats * sizeof(float), (size_t)threads, work_bytes);
 }
 
+/* Room for r behind the work of all groups. */
+static bool add_packing(recurrent *s, size_t *work_bytes)
+{
+    size_t floats, more;
+    s->packing_at = *work_bytes / sizeof(float); /* whole vectors, as all that is in there */
+    return packed_floats(s, s->asked.gates, &floats) && hyp_mul_size(floats, sizeof(float), &more) &&
+           hyp_add_size(*work_bytes, more, work_bytes);
+}
+
 hyp_status hyp_cpu_prepare_recurrent(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                      const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag)
 {
@@ -371,10 +447,13 @@ hyp_status hyp_cpu_prepare_recurrent(hyp_cpu_model *model, uint32_t step, const 
         return HYP_OK;
     const float *r = hyp_cpu_weight(model->plan, call->inputs_plus1[1] - 1),
                 *bias = k.bias ? hyp_cpu_weight(model->plan, call->inputs_plus1[2] - 1) : NULL;
-    if (!r || (k.bias && !bias)) return HYP_OK;
     recurrent *s = hyp_calloc(1, sizeof *s);
     if (!s) return hyp_fail_memory(diag, sizeof *s);
     s->x = call->inputs_plus1[0] - 1;
+    s->r = call->inputs_plus1[1] - 1;
+    s->bias_plus1 = k.bias ? call->inputs_plus1[2] : 0;
+    s->packs = !r || (k.bias && !bias);
+    s->cells = call->n_outputs > 3;
     s->lengths_plus1 = hyp_plan_call_input(call, k.lengths_at);
     s->h0_plus1 = hyp_plan_call_input(call, k.lengths_at + 1);
     s->c0_plus1 = k.c0 ? hyp_plan_call_input(call, k.lengths_at + 2) : 0;
@@ -386,6 +465,7 @@ hyp_status hyp_cpu_prepare_recurrent(hyp_cpu_model *model, uint32_t step, const 
     s->asked = k;
     s->asked.x = s->asked.r = s->asked.lengths = s->asked.h0 = s->asked.c0 = s->asked.bias = s->asked.peepholes = NULL;
     bool can = choose_groups(s, model->device, &op->work_bytes);
-    hyp_status status = can ? find_packed(model, step, s, r, bias, diag) : HYP_OK;
+    if (can && s->packs) can = add_packing(s, &op->work_bytes);
+    hyp_status status = can && !s->packs ? find_packed(model, step, s, r, bias, diag) : HYP_OK;
     return hyp_cpu_finish_op(op, status, can, run_recurrent, hyp_free, s);
 }

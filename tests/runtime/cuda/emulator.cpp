@@ -160,6 +160,8 @@ static const entry entries[] = {
     ENTRY(pool_i64, hyp_cuda_pool, false),
     ENTRY(recurrence_f32, hyp_cuda_recurrence, false),
     ENTRY(recurrence_f64, hyp_cuda_recurrence, false),
+    ENTRY(recurrence_back_f32, hyp_cuda_recurrence_back, false),
+    ENTRY(recurrence_back_f64, hyp_cuda_recurrence_back, false),
     ENTRY(nn_act, hyp_cuda_nn_act, false),
     ENTRY(nn_sums, hyp_cuda_nn_sums, true),
     ENTRY(copy, hyp_cuda_copy, false),

@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 
+#include "kernels/slopes.h"
 #include "runtime/cuda/kernels/instructions.h"
 
 /* Every kernel by name, those of kernels.cu and those of attention.cu. */
@@ -21,7 +22,7 @@
     X(range_f64) X(range_u64) X(random_uniform) X(prefetch) \
     X(conv_f32) X(conv_f64) X(conv_u64) X(conv_transpose_f32) X(conv_transpose_f64) X(conv_transpose_u64) \
     X(conv_weights_f32) X(conv_weights_f64) X(conv_weights_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_pieces) \
-    X(depthwise) X(unfold) X(recurrence_f32) X(recurrence_f64) X(nn_act) X(nn_sums)
+    X(depthwise) X(unfold) X(recurrence_f32) X(recurrence_f64) X(recurrence_back_f32) X(recurrence_back_f64) X(nn_act) X(nn_sums)
 #define HYP_CUDA_LAYER_KERNELS(X) \
     X(layer_f32_1) X(layer_f32_1_short) X(layer_f32_16) X(layer_f16_1) X(layer_f16_1_short) X(layer_f16_16) \
     X(layer_bf16_1) X(layer_bf16_1_short) X(layer_bf16_16) X(layer_f8e4m3_1)
@@ -312,6 +313,7 @@ typedef struct hyp_cuda_recurrence {
     uint64_t x, y;
     uint64_t lengths, first_h, first_c, bias, peepholes; /* 0 = absent */
     uint64_t last_h, last_c; /* where states are to be left; 0 = nowhere */
+    uint64_t cells;          /* [times, batch, size]: those of all times; 0 = nowhere */
     uint64_t h, c;           /* [batch, size]: of the type of x; as sums. c: 0 = the cell has none */
     uint64_t sums, reset;    /* [batch, columns] of f32 or f64; of h, times the reset gate, as h */
     uint64_t error;          /* as that of a gather, for a length that is out of range */
@@ -328,6 +330,28 @@ typedef struct hyp_cuda_recurrence {
 } hyp_cuda_recurrence;
 /* What a launch does: puts the first state where h and c are, makes `reset`, or does what is left. */
 enum { HYP_CUDA_RECUR_BEGIN = 0, HYP_CUDA_RECUR_RESET = 1, HYP_CUDA_RECUR_GATES = 2 };
+
+/* One step back in time of their gradients: from h, c and `sums`, what the product of the step behind has added to h, to d and
+ * `operand`, which the next product reads. */
+typedef struct hyp_cuda_recurrence_back {
+    uint64_t slope[HYP_SLOPES]; /* [times, batch, size]; 0 = absent, which is 0 */
+    uint64_t lengths, g, last_h, last_c; /* what comes in; 0 = absent */
+    uint64_t d, first_h, first_c;    /* [times, batch, columns]; where the gradients of the first states are to be left; 0 = nowhere */
+    uint64_t h, c, sums, reset;      /* [batch, size] of f32 or f64; reset: of the first product of a GRU that has two; 0 = none */
+    uint64_t operand;                /* [batch, columns], of the type of d */
+    uint64_t error;                  /* as that of a recurrence */
+    hyp_cuda_extent size;
+    int64_t batch, times, columns;
+    int64_t time; /* that this is, as it lies in memory */
+    uint32_t dtype, lengths_dtype;
+    uint32_t part; /* HYP_CUDA_BACK_BEGIN ... */
+    uint8_t gates; /* as above */
+    uint8_t reset_after, pad[2];
+    uint32_t step, pad2;
+} hyp_cuda_recurrence_back;
+/* What a launch does: puts the gradients of the last states where h and c are, does a time, or what is left of it behind the first
+ * of two products, or leaves those of the first states. */
+enum { HYP_CUDA_BACK_BEGIN = 0, HYP_CUDA_BACK_TIME = 1, HYP_CUDA_BACK_RESET = 2, HYP_CUDA_BACK_END = 3 };
 
 typedef struct hyp_cuda_copy {
     uint64_t x, y; /* offsets are added by the host */

@@ -17,7 +17,7 @@ enum { MOST_PRODUCTS = 2 };
 typedef struct recurrent {
     hyp_cuda_recurrence args;
     hyp_cuda_grid grid;
-    uint32_t x, y, last_h, last_c_plus1;
+    uint32_t x, y, last_h, last_c_plus1, cells_plus1;
     uint32_t lengths_plus1, first_h_plus1, first_c_plus1, bias_plus1, peepholes_plus1;
     size_t c_at, sums_at, reset_at; /* in the room, where h is first */
     hyp_cuda_op product[MOST_PRODUCTS];
@@ -41,6 +41,7 @@ static void set_addresses(const hyp_cuda_session *s, recurrent *p)
     a->lengths = hyp_cuda_address(s, p->lengths_plus1);
     a->first_h = hyp_cuda_address(s, p->first_h_plus1);
     a->first_c = hyp_cuda_address(s, p->first_c_plus1);
+    a->cells = hyp_cuda_address(s, p->cells_plus1);
     a->bias = hyp_cuda_address(s, p->bias_plus1);
     a->peepholes = hyp_cuda_address(s, p->peepholes_plus1);
     a->h = s->room;
@@ -155,6 +156,7 @@ hyp_status hyp_cuda_add_recurrence(hyp_cuda_build *b, const HypPlan__Call *k, co
                      .y = k->outputs[0],
                      .last_h = k->outputs[1],
                      .last_c_plus1 = lstm ? k->outputs[2] + 1 : 0,
+                     .cells_plus1 = k->n_outputs > 3 ? k->outputs[3] + 1 : 0,
                      .lengths_plus1 = hyp_plan_call_input(k, asked.lengths_at),
                      .first_h_plus1 = hyp_plan_call_input(k, asked.lengths_at + 1),
                      .first_c_plus1 = lstm ? hyp_plan_call_input(k, asked.lengths_at + 2) : 0,
