@@ -79,14 +79,8 @@ bool hyp_lower_is_linear(const hyp_lowering *l, const hyp_node *node)
 
 static bool is_weight(const hyp_lowering *l, const hyp_node *node, uint32_t i)
 {
-    switch (node->op) {
-    case HYP_OP_linear:
-    case HYP_OP_fused_linear:
-    case HYP_OP_fused_linear_add: return i == 0;
-    case HYP_OP_fused_mlp: return i % 2 == 0 && i + 1 < node->input_count;
-    case HYP_OP_matmul: return i == 1 && hyp_lower_is_linear(l, node);
-    default: return false;
-    }
+    if (node->op == HYP_OP_matmul) return i == 1 && hyp_lower_is_linear(l, node);
+    return hyp_op_is_weight(node->op, i, node->input_count);
 }
 
 static bool stores_transposed(const hyp_lowering *l, hyp_value_id v)

@@ -327,6 +327,9 @@ HYP_NODISCARD hyp_status hyp_graph_print(hyp_strbuf *sb, const hyp_graph *g, siz
 /* `g` is initialised and empty, and stays so on failure; `file` is named in messages. */
 HYP_NODISCARD hyp_status hyp_graph_parse(hyp_graph *g, const char *file, const char *text, size_t len, hyp_diag *diag);
 
+/* Whether input i of so many is the weight of a layer (linear, or what is fused of such), which is read in either order: no
+ * transposition of it is computed. */
+bool hyp_op_is_weight(hyp_op op, uint32_t i, uint32_t input_count);
 /* Whether a node's operator has one of these flags, of which HYP_OPF_JUMP holds for casts to what is no float alone. */
 bool hyp_node_has(const hyp_graph *g, const hyp_node *n, uint32_t flags);
 

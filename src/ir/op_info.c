@@ -79,3 +79,14 @@ bool hyp_node_has(const hyp_graph *g, const hyp_node *n, uint32_t flags)
         flags &= ~(uint32_t)HYP_OPF_JUMP;
     return (hyp_op_get(n->op)->flags & flags) != 0;
 }
+
+bool hyp_op_is_weight(hyp_op op, uint32_t i, uint32_t input_count)
+{
+    switch (op) {
+    case HYP_OP_linear:
+    case HYP_OP_fused_linear:
+    case HYP_OP_fused_linear_add: return i == 0;
+    case HYP_OP_fused_mlp: return i % 2 == 0 && i + 1 < input_count;
+    default: return false;
+    }
+}

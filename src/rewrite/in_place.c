@@ -1,5 +1,5 @@
 /* Splits and slices that cost nothing because attention or a concat reads what they cut out where it lies, past views
- * and transpositions. */
+ * and transpositions; and transpositions of matrices that are weights of layers, which read these in either order. */
 #include "rewrite/internal.h"
 
 /* More views and transpositions in a row than these are none that lead to heads. */
@@ -13,7 +13,8 @@ typedef struct finder {
     hyp_rw_weigh *w;
     size_t bound;    /* of classes */
     bool *read;      /* by class: it, or something in it, is read in place */
-    uint32_t *parts; /* by class of a split or slice: how many of its results are read so */
+    uint32_t *parts; /* by class of a split, slice or transposition: how many of its results are read so */
+    bool *weight;    /* by class: layers read it as a weight */
 } finder;
 
 static hyp_status visit_attention(void *user, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape, const hyp_rw_node *n)
@@ -56,22 +57,48 @@ static hyp_status visit_part(void *user, hyp_enode_id node, hyp_class_id c, hyp_
     return HYP_OK;
 }
 
+static hyp_status visit_layer(void *user, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape, const hyp_rw_node *n)
+{
+    (void)node, (void)c;
+    finder *f = user;
+    for (uint32_t i = 0; shape == HYP_RW_IS_OP && i < n->input_count; i++)
+        if (hyp_op_is_weight(n->op, i, n->input_count)) f->weight[hyp_egraph_find(f->w->rw->eg, n->inputs[i])] = true;
+    return HYP_OK;
+}
+
+static bool turns_matrix(hyp_op op, const hyp_attr *attrs)
+{
+    return op == HYP_OP_transpose && attrs[0].count == 2 && attrs[0].dims[0] == 1;
+}
+
+static hyp_status visit_weight(void *user, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape, const hyp_rw_node *n)
+{
+    (void)node;
+    finder *f = user;
+    if (shape == HYP_RW_IS_OP && f->weight[c] && turns_matrix(n->op, n->attrs)) f->parts[c] = 1;
+    return HYP_OK;
+}
+
 hyp_status hyp_rw_find_in_place(hyp_rw_weigh *weigh)
 {
     finder f = {.w = weigh, .bound = hyp_egraph_enode_bound(weigh->rw->eg)};
     f.read = hyp_calloc(f.bound + 1, sizeof *f.read);
     f.parts = hyp_calloc(f.bound + 1, sizeof *f.parts);
-    hyp_status status = f.read && f.parts ? HYP_OK : hyp_fail_memory(weigh->diag, f.bound);
+    f.weight = hyp_calloc(f.bound + 1, sizeof *f.weight);
+    hyp_status status = f.read && f.parts && f.weight ? HYP_OK : hyp_fail_memory(weigh->diag, f.bound);
     if (status == HYP_OK) status = hyp_rw_visit_nodes(weigh->rw, visit_attention, &f, weigh->diag);
     if (status == HYP_OK) status = hyp_rw_visit_nodes(weigh->rw, visit_concat, &f, weigh->diag);
     for (int i = 0; i < VIEWS && status == HYP_OK; i++) status = hyp_rw_visit_nodes(weigh->rw, visit_view, &f, weigh->diag);
     if (status == HYP_OK) status = hyp_rw_visit_nodes(weigh->rw, visit_part, &f, weigh->diag);
+    if (status == HYP_OK) status = hyp_rw_visit_nodes(weigh->rw, visit_layer, &f, weigh->diag);
+    if (status == HYP_OK) status = hyp_rw_visit_nodes(weigh->rw, visit_weight, &f, weigh->diag);
     if (status == HYP_OK) {
         weigh->parts_in_place = f.parts;
         weigh->bound = f.bound;
     }
     if (status != HYP_OK) hyp_free(f.parts);
     hyp_free(f.read);
+    hyp_free(f.weight);
     return status;
 }
 
@@ -84,5 +111,7 @@ void hyp_rw_find_in_place_values(const hyp_graph *g, bool *read)
         uint32_t count = node->op == HYP_OP_attention ? 3 : node->op == HYP_OP_concat ? node->input_count : 0;
         if (is_seen_through(node->op) && read[node->outputs[0]]) count = 1;
         for (uint32_t k = 0; k < count; k++) read[node->inputs[k]] = true;
+        for (uint32_t k = 0; k < node->input_count; k++)
+            if (hyp_op_is_weight(node->op, k, node->input_count)) read[node->inputs[k]] = true;
     }
 }

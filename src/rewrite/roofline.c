@@ -510,6 +510,7 @@ static double one_kernel(const asking *a)
     if ((flags & HYP_OPF_VIEW) || is_windows(q)) return VIEW_SECONDS;
     if ((flags & HYP_OPF_CALL) && !device->kernel_calls[q->op]) return HYP_COST_UNSUPPORTED;
     if (q->op == HYP_OP_attention && !has_attention(a)) return HYP_COST_UNSUPPORTED;
+    if (q->in_place && q->op == HYP_OP_transpose && q->attrs[0].count == 2) return VIEW_SECONDS; /* a layer's weight */
     if (q->in_place && cuts_out(q) && device->attention_reads_parts) return VIEW_SECONDS;
     switch (q->op) {
     case HYP_OP_attention: return attention(a);

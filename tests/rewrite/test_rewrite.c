@@ -366,6 +366,21 @@ static void a_weight_that_is_an_input_fuses_too(void **state)
     end(&f);
 }
 
+/* A layer reads its weight in either order: large ones are not transposed, nor is that a reason not to fuse. */
+static void a_large_weight_that_is_trained_fuses_in_either_order(void **state)
+{
+    (void)state;
+    fixture f;
+    for (int turned = 0; turned < 2; turned++) {
+        begin(&f, turned ? "(input x f32 b 512) (input w f32 512 512) (input c f32 512) (out (relu (add (matmul :trans-b 1 x w) c)))"
+                         : "(input x f32 b 512) (input w f32 512 512) (input c f32 512) (out (relu (add (matmul x w) c)))");
+        run(&f);
+        assert_int_equal(count_op(&f.out, HYP_OP_fused_linear), 1);
+        assert_int_equal(count_op(&f.out, HYP_OP_matmul), 0);
+        end(&f);
+    }
+}
+
 /* ---- clean-up ---------------------------------------------------------------------------------------- */
 
 static void clutter_disappears(void **state)
@@ -739,6 +754,7 @@ int main(void)
         cmocka_unit_test(every_gemm_with_a_constant_weight_is_a_linear),
         cmocka_unit_test(a_column_is_no_bias_on_a_square_matrix),
         cmocka_unit_test(a_weight_that_is_an_input_fuses_too),
+        cmocka_unit_test(a_large_weight_that_is_trained_fuses_in_either_order),
         cmocka_unit_test(clutter_disappears),
         cmocka_unit_test(reshapes_around_products_cancel),
         cmocka_unit_test(exported_gelus_are_recognized),
