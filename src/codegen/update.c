@@ -118,20 +118,6 @@ static hyp_value_id constant_of(const updates *u, hyp_value_id v)
 
 /* ---- plans -------------------------------------------------------------------------------------------- */
 
-static hyp_status copy_node(const updates *u, const hyp_node *node, hyp_value_id *map, hyp_graph *out)
-{
-    hyp_value_id *ids = hyp_calloc((size_t)node->input_count + node->output_count, sizeof *ids);
-    if (!ids) return hyp_fail_memory(u->diag, node->input_count * sizeof *ids);
-    hyp_value_id *outs = ids + node->input_count;
-    for (uint32_t i = 0; i < node->input_count; i++)
-        ids[i] = node->inputs[i] == HYP_NO_VALUE ? HYP_NO_VALUE : map[node->inputs[i]];
-    hyp_status status = hyp_graph_add_node(out, node->op, ids, node->input_count, node->attrs, &node->from, outs,
-                                           node->output_count, u->diag);
-    for (uint32_t o = 0; o < node->output_count && status == HYP_OK; o++) map[node->outputs[o]] = outs[o];
-    hyp_free(ids);
-    return status;
-}
-
 /* What is marked, with constants that may be replaced as inputs and the pieces of the set as outputs. */
 static hyp_status make_graph(const updates *u, hyp_value_id leader, hyp_value_id *map, hyp_graph *out)
 {
@@ -146,7 +132,7 @@ static hyp_status make_graph(const updates *u, hyp_value_id leader, hyp_value_id
         const hyp_node *node = &u->g->nodes.data[n];
         bool needed = false;
         for (uint32_t o = 0; o < node->output_count; o++) needed = needed || u->seen[node->outputs[o]];
-        if (needed) HYP_TRY(copy_node(u, node, map, out));
+        if (needed) HYP_TRY(hyp_graph_copy_node(out, u->g, node, map, u->diag));
     }
     for (size_t i = 0; i < u->pieces.len; i++) {
         const piece *p = &u->pieces.data[i];

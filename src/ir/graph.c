@@ -392,37 +392,47 @@ static hyp_status replace_dims(const copier *c, const hyp_dim *from, uint32_t co
     return HYP_OK;
 }
 
-static hyp_status copy_node(const copier *c, hyp_node_id node)
+/* The node with these attributes, or what the copier's maker, if there is one, makes of it. */
+static hyp_status copy_with(const copier *c, const hyp_node *n, const hyp_attr *attrs)
 {
     hyp_graph *g = c->out;
-    const hyp_node *n = &c->in->nodes.data[node];
     bool made = false;
-    hyp_attr attrs[HYP_MAX_ATTRS];
     hyp_value_id *ids = hyp_arena_zalloc(&g->arena, (size_t)n->input_count + n->output_count, sizeof *ids);
     if (!ids) return hyp_fail_memory(c->diag, n->input_count * sizeof *ids);
     hyp_value_id *outs = ids + n->input_count;
     for (uint32_t i = 0; i < n->input_count; i++)
         ids[i] = n->inputs[i] == HYP_NO_VALUE ? HYP_NO_VALUE : c->map[n->inputs[i]];
-    for (uint32_t i = 0; i < hyp_op_get(n->op)->attr_count; i++) {
-        attrs[i] = n->attrs[i];
-        if (attrs[i].kind != HYP_ATTR_DIMS || !c->replacement) continue;
-        hyp_dim *list = hyp_arena_zalloc(&g->arena, attrs[i].count, sizeof *list);
-        if (!list) return hyp_fail_memory(c->diag, attrs[i].count * sizeof *list);
-        HYP_TRY(replace_dims(c, n->attrs[i].dims, attrs[i].count, list));
-        attrs[i].dims = list;
-    }
-    hyp_status status = c->make ? c->make(c->make_user, g, node, ids, outs, &made, c->diag) : HYP_OK;
-    if (status == HYP_OK && !made)
-        status = hyp_graph_add_node(g, n->op, ids, n->input_count, attrs, &n->from, outs, n->output_count, c->diag);
-    if (status != HYP_OK) {
-        if (n->from.source_count) hyp_diag_prefix(c->diag, "node '%s'", n->from.sources[0]);
-        return status;
-    }
+    if (c->make) HYP_TRY(c->make(c->make_user, g, (hyp_node_id)(n - c->in->nodes.data), ids, outs, &made, c->diag));
+    if (!made)
+        HYP_TRY(hyp_graph_add_node(g, n->op, ids, n->input_count, attrs, &n->from, outs, n->output_count, c->diag));
     for (uint32_t i = 0; i < n->output_count; i++) {
         c->map[n->outputs[i]] = outs[i];
         HYP_TRY(keep_text(g, c->in->values.data[n->outputs[i]].name, &g->values.data[outs[i]].name, c->diag));
     }
     return HYP_OK;
+}
+
+hyp_status hyp_graph_copy_node(hyp_graph *g, const hyp_graph *from, const hyp_node *node, hyp_value_id *map,
+                               hyp_diag *diag)
+{
+    return copy_with(&(copier){.in = from, .out = g, .map = map, .diag = diag}, node, node->attrs);
+}
+
+static hyp_status copy_node(const copier *c, hyp_node_id node)
+{
+    const hyp_node *n = &c->in->nodes.data[node];
+    hyp_attr attrs[HYP_MAX_ATTRS];
+    for (uint32_t i = 0; i < hyp_op_get(n->op)->attr_count; i++) {
+        attrs[i] = n->attrs[i];
+        if (attrs[i].kind != HYP_ATTR_DIMS || !c->replacement) continue;
+        hyp_dim *list = hyp_arena_zalloc(&c->out->arena, attrs[i].count, sizeof *list);
+        if (!list) return hyp_fail_memory(c->diag, attrs[i].count * sizeof *list);
+        HYP_TRY(replace_dims(c, n->attrs[i].dims, attrs[i].count, list));
+        attrs[i].dims = list;
+    }
+    hyp_status status = copy_with(c, n, attrs);
+    if (status != HYP_OK && n->from.source_count) hyp_diag_prefix(c->diag, "node '%s'", n->from.sources[0]);
+    return status;
 }
 
 static hyp_status copy_all(const copier *c)

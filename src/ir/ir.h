@@ -253,6 +253,10 @@ HYP_NODISCARD hyp_status hyp_graph_add_node(hyp_graph *g, hyp_op op, const hyp_v
                                             const hyp_attr *attrs, const hyp_provenance *from, hyp_value_id *outs,
                                             uint32_t output_count, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_graph_add_output(hyp_graph *g, const char *name, hyp_value_id value, hyp_diag *diag);
+/* Appends a node of another graph over the same dims, with the names of its results: map[v] is what a value v of that graph is in
+ * this one, of all that it reads before and of its results behind. */
+HYP_NODISCARD hyp_status hyp_graph_copy_node(hyp_graph *g, const hyp_graph *from, const hyp_node *node,
+                                             hyp_value_id *map, hyp_diag *diag);
 /* A variable of a static type that begins with these elements, which are borrowed when `copy` is false, or with zeros for
  * NULL and 0 bytes; *out is its value before the run. All other inputs are there before it. */
 HYP_NODISCARD hyp_status hyp_graph_add_variable(hyp_graph *g, const char *name, const hyp_type *type, const void *data,

@@ -215,36 +215,15 @@ static hyp_status add_constants(step *s)
     return HYP_OK;
 }
 
-static hyp_status keep_name(hyp_graph *g, const char *name, hyp_value_id v, hyp_diag *diag)
-{
-    const char *copy = name ? hyp_arena_strdup(&g->arena, name) : NULL;
-    if (name && !copy) return hyp_fail_memory(diag, strlen(name));
-    g->values.data[v].name = copy;
-    return HYP_OK;
-}
-
-static hyp_status copy_node(step *s, const hyp_node *n)
-{
-    hyp_value_id *ids = hyp_arena_zalloc(&s->b.arena, (size_t)n->input_count + n->output_count, sizeof *ids);
-    if (!ids) return hyp_fail_memory(s->diag, n->input_count * sizeof *ids);
-    hyp_value_id *outs = ids + n->input_count;
-    for (uint32_t i = 0; i < n->input_count; i++)
-        ids[i] = n->inputs[i] == HYP_NO_VALUE ? HYP_NO_VALUE : s->map[n->inputs[i]];
-    HYP_TRY(hyp_graph_add_node(s->out, n->op, ids, n->input_count, n->attrs, &n->from, outs, n->output_count, s->diag));
-    for (uint32_t i = 0; i < n->output_count; i++) {
-        s->map[n->outputs[i]] = outs[i];
-        HYP_TRY(keep_name(s->out, s->model->values.data[n->outputs[i]].name, outs[i], s->diag));
-    }
-    return HYP_OK;
-}
-
 static hyp_status copy_dropout(step *s, const hyp_node *n)
 {
     hyp_value_id v = hyp_dropout_build(&s->b, &s->dropout, n, s->map[n->inputs[0]]);
     HYP_TRY(s->b.status);
-    if (v == HYP_NO_VALUE) return copy_node(s, n);
+    if (v == HYP_NO_VALUE) return hyp_graph_copy_node(s->out, s->model, n, s->map, s->diag);
+    const char *name = s->model->values.data[n->outputs[0]].name;
     s->map[n->outputs[0]] = v;
-    return keep_name(s->out, s->model->values.data[n->outputs[0]].name, v, s->diag);
+    s->out->values.data[v].name = name ? hyp_arena_strdup(&s->out->arena, name) : NULL;
+    return name && !s->out->values.data[v].name ? hyp_fail_memory(s->diag, strlen(name)) : HYP_OK;
 }
 
 static hyp_status copy_model(step *s)
@@ -260,7 +239,8 @@ static hyp_status copy_model(step *s)
     HYP_TRY(add_constants(s));
     for (size_t i = 0; i < s->model->nodes.len; i++) {
         const hyp_node *n = &s->model->nodes.data[i];
-        HYP_TRY(s->o->dropout && n->op == HYP_OP_dropout ? copy_dropout(s, n) : copy_node(s, n));
+        HYP_TRY(s->o->dropout && n->op == HYP_OP_dropout ? copy_dropout(s, n)
+                                                         : hyp_graph_copy_node(s->out, s->model, n, s->map, s->diag));
     }
     for (size_t i = 0; i < s->kept.len; i++) s->kept.data[i].after = s->map[s->kept.data[i].after];
     return HYP_OK;
