@@ -208,17 +208,6 @@ hyp_value_id hyp_head_unpad(hyp_scope *s, const hyp_value_id *args)
     return hyp_build_slice(s->b, args[0], s->node.attrs[0].dims, input_type(s, 0).dims);
 }
 
-/* Rows of g [n ...] added to those of zeros [size ...] that the flat indices name. */
-static hyp_value_id scatter_rows(hyp_builder *b, hyp_value_id g, hyp_value_id indices, hyp_dim n, hyp_dim size)
-{
-    hyp_type t = hyp_build_type(b, g);
-    const hyp_dim column[] = {n, 1};
-    hyp_attr add = hyp_attr_of_sym("add");
-    t.dims[0] = size;
-    return hyp_build_node(b, HYP_OP_scatter_nd, &add, hyp_build_full(b, &t, 0),
-                          hyp_build_reshape(b, indices, 2, column), g);
-}
-
 /* g [pre indices post] becomes [n pre post], is scattered along the first axis, which then goes back to its place. */
 hyp_value_id hyp_head_ungather(hyp_scope *s, const hyp_value_id *args)
 {
@@ -240,7 +229,7 @@ hyp_value_id hyp_head_ungather(hyp_scope *s, const hyp_value_id *args)
     for (int32_t i = 0, at = 1; i < x.rank; i++)
         if (i != axis) rows[at++] = x.dims[i];
     hyp_value_id v = hyp_build_reshape(b, hyp_build_transpose(b, args[0], perm), x.rank, rows);
-    v = scatter_rows(b, v, s->node.inputs[1], n, x.dims[axis]);
+    v = hyp_build_scatter_rows(b, v, s->node.inputs[1], n, x.dims[axis]);
     return hyp_build_axis_back(b, v, axis);
 }
 

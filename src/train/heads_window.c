@@ -126,13 +126,22 @@ static void fit_windows(hyp_builder *b, const window *w, hyp_dim *pads, hyp_dim 
     }
 }
 
-/* v [N C ...] as so many images of one channel each. */
-static hyp_value_id channels_as_images(hyp_builder *b, hyp_value_id v)
+/* [N C ...] as so many images of one channel each. */
+static hyp_type channels_as_images(hyp_builder *b, hyp_type t)
 {
-    hyp_type t = hyp_build_type(b, v);
     t.dims[0] = hyp_build_count(b, &t, 0, 2);
     t.dims[1] = 1;
-    return hyp_build_reshape(b, v, t.rank, t.dims);
+    return t;
+}
+
+/* The transpose of a convolution of such images with windows of the node's, to the shape of x. */
+static hyp_value_id put_back(hyp_scope *s, const window *w, const hyp_dim *pads, const hyp_dim *more, hyp_value_id v,
+                             hyp_value_id weights)
+{
+    const hyp_attr attrs[] = {s->node.attrs[1], hyp_attr_of_dims(pads, 2 * w->n), s->node.attrs[3], hyp_attr_of_int(1),
+                              hyp_attr_of_dims(more, w->n)};
+    v = hyp_build_node(s->b, HYP_OP_conv_transpose, attrs, v, weights);
+    return hyp_build_reshape(s->b, v, w->x.rank, w->x.dims);
 }
 
 /* x with -infinity around it, as far as windows reach. */
@@ -216,28 +225,20 @@ static hyp_value_id add_up(hyp_scope *s, const window *w, const hyp_dim *pads, c
     for (int64_t i = 0; i < count; i++) hyp_store_f64(filters.dtype, unit, (size_t)(i * count + i), 1);
     memcpy(filters.dims + 2, w->kernel, (size_t)w->n * sizeof *w->kernel);
     hyp_value_id weights = hyp_build_const(b, &filters, unit, bytes);
-    hyp_type images = w->y;
-    images.dims[0] = hyp_build_count(b, &w->y, 0, 2);
-    images.dims[1] = 1;
-    const hyp_attr attrs[] = {s->node.attrs[1], hyp_attr_of_dims(pads, 2 * w->n), s->node.attrs[3], hyp_attr_of_int(1),
-                              hyp_attr_of_dims(more, w->n)};
-    hyp_value_id v = under_taps(b, &images, taps, g, w->n + 1, kernel);
-    v = hyp_build_node(b, HYP_OP_conv_transpose, attrs, v, weights);
-    return hyp_build_reshape(b, v, w->x.rank, w->x.dims);
+    hyp_type images = channels_as_images(b, w->y);
+    return put_back(s, w, pads, more, under_taps(b, &images, taps, g, w->n + 1, kernel), weights);
 }
 
 /* What is left, windows of many taps: one after the other at the places, which count all elements of x. */
 static hyp_value_id scatter_places(hyp_scope *s, const window *w, hyp_value_id g)
 {
     hyp_builder *b = s->b;
-    hyp_attr attrs[HYP_MAX_ATTRS], add = hyp_attr_of_sym("add");
+    hyp_attr attrs[HYP_MAX_ATTRS];
     memcpy(attrs, s->node.attrs, hyp_op_get(s->node.op)->attr_count * sizeof *attrs);
     attrs[5] = hyp_attr_of_int(0); /* counted by rows */
     hyp_value_id places = hyp_build_output(b, HYP_OP_max_pool_places, attrs, s->node.inputs, 1, 2, 1);
-    hyp_dim n = hyp_build_count(b, &w->y, 0, w->y.rank), column[] = {n, 1};
-    hyp_type flat = {.dtype = w->x.dtype, .rank = 1, .dims = {hyp_build_count(b, &w->x, 0, w->x.rank)}};
-    hyp_value_id v = hyp_build_node(b, HYP_OP_scatter_nd, &add, hyp_build_full(b, &flat, 0),
-                                    hyp_build_reshape(b, places, 2, column), hyp_build_reshape(b, g, 1, &n));
+    hyp_dim n = hyp_build_count(b, &w->y, 0, w->y.rank), all = hyp_build_count(b, &w->x, 0, w->x.rank);
+    hyp_value_id v = hyp_build_scatter_rows(b, hyp_build_reshape(b, g, 1, &n), places, n, all);
     return hyp_build_reshape(b, v, w->x.rank, w->x.dims);
 }
 
@@ -327,10 +328,8 @@ hyp_value_id hyp_head_average_pool_back(hyp_scope *s, const hyp_value_id *args)
     hyp_value_id taps = hyp_build_full(b, &kernel, 1);
     hyp_value_id v = hyp_build_node(b, HYP_OP_div, NULL, args[0], window_counts(s, &w, pads, taps));
     if (is_tiling(b, &w)) return repeat(b, &w, v);
-    const hyp_attr attrs[] = {s->node.attrs[1], hyp_attr_of_dims(pads, 2 * w.n), s->node.attrs[3], hyp_attr_of_int(1),
-                              hyp_attr_of_dims(more, w.n)};
-    v = hyp_build_node(b, HYP_OP_conv_transpose, attrs, channels_as_images(b, v), taps);
-    return hyp_build_reshape(b, v, w.x.rank, w.x.dims);
+    hyp_type images = channels_as_images(b, w.y);
+    return put_back(s, &w, pads, more, hyp_build_reshape(b, v, images.rank, images.dims), taps);
 }
 
 /* ---- channels --------------------------------------------------------------------------------------- */
