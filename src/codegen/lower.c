@@ -153,25 +153,19 @@ static hyp_status emit_output(hyp_lowering *l, size_t i, uint32_t *out)
     return predict_copy(l, v, l->steps.data[l->steps.len - 1]);
 }
 
-/* The variable that an output of the graph sets, NULL for any other output. */
-static HypPlan__Variable *variable_of(const hyp_lowering *l, size_t output)
-{
-    const hyp_graph *g = l->graph;
-    for (size_t i = 0; i < g->variables.len; i++)
-        if (g->variables.data[i].output == output) return l->out->program->variables[i];
-    return NULL;
-}
-
 /* What a variable becomes is no output where it stays what it is. */
 static hyp_status emit_outputs(hyp_lowering *l)
 {
     const hyp_graph *g = l->graph;
     HypPlan__Program *p = l->out->program;
     void *list;
+    HypPlan__Variable **set = hyp_arena_zalloc(&l->scratch, g->outputs.len + 1, sizeof *set); /* by output, or NULL */
+    if (!set) return hyp_fail_memory(l->diag, g->outputs.len * sizeof *set);
+    for (size_t i = 0; i < g->variables.len; i++) set[g->variables.data[i].output] = p->variables[i];
     HYP_TRY(hyp_lower_alloc(l, g->outputs.len, sizeof(uint32_t), &list));
     p->outputs = list;
     for (size_t i = 0; i < g->outputs.len; i++) {
-        HypPlan__Variable *variable = variable_of(l, i);
+        HypPlan__Variable *variable = set[i];
         if (variable && g->inputs.data[variable->input] == g->outputs.data[i].value) continue;
         HYP_TRY(emit_output(l, i, &p->outputs[p->n_outputs++]));
         if (variable) variable->output_plus1 = (uint32_t)p->n_outputs;
