@@ -162,21 +162,28 @@ const hyp_io_info *hyp_engine_variable(const hyp_engine *engine, size_t i)
     return engine && i < engine->variables.count ? &engine->variables.items[i].info : NULL;
 }
 
+/* What a caller's tensor stands for. */
+typedef struct found {
+    size_t variable;
+    hyp_memory memory; /* where the tensor lies */
+} found;
+
 /* Which variable tensors[t] is. A tensor that a run gave in the context's memory lies on the host. */
 static hyp_status find(const hyp_context *c, const hyp_tensor *tensors, size_t t, size_t count, bool to_read,
-                       size_t *out, hyp_memory *out_memory, hyp_diag *diag)
+                       found *out, hyp_diag *diag)
 {
     const hyp_io_list *list = &c->engine->variables;
     hyp_tensor tensor = tensors[t];
-    HYP_TRY(hyp_match_one(list, tensors, t, count, out, diag));
+    size_t i;
+    HYP_TRY(hyp_match_one(list, tensors, t, count, &i, diag));
     if (tensor.memory == HYP_MEMORY_CONTEXT) {
         if (!to_read)
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                            "variable '%s': give it memory, of the host or of the device", list->names[*out]);
+                            "variable '%s': give it memory, of the host or of the device", list->names[i]);
         tensor.memory = HYP_MEMORY_HOST;
     }
-    *out_memory = tensor.memory;
-    return hyp_match_data(list, &list->items[*out], &tensor, c->variables[*out].bytes, c->engine->backend, diag);
+    *out = (found){i, tensor.memory};
+    return hyp_match_data(list, &list->items[i], &tensor, c->variables[i].bytes, c->engine->backend, diag);
 }
 
 static hyp_status want_variables(const hyp_context *c, size_t count, hyp_diag *diag)
@@ -185,34 +192,41 @@ static hyp_status want_variables(const hyp_context *c, size_t count, hyp_diag *d
     return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the plan has no variables: none of it was compiled for training");
 }
 
-hyp_status hyp_context_variable_get(hyp_context *c, hyp_tensor *tensors, size_t count, hyp_diag *diag)
+static hyp_status get_all(hyp_context *c, hyp_tensor *tensors, size_t count, found *f, hyp_diag *diag)
 {
-    size_t i;
-    hyp_memory memory;
-    HYP_TRY(hyp_want_context(c, "hyp_context_variable_get", diag));
-    HYP_NEED_LIST(tensors, count);
-    HYP_TRY(want_variables(c, count, diag));
-    for (size_t t = 0; t < count; t++) HYP_TRY(find(c, tensors, t, count, false, &i, &memory, diag));
+    const hyp_engine *e = c->engine;
+    for (size_t t = 0; t < count; t++) HYP_TRY(find(c, tensors, t, count, false, &f[t], diag));
     HYP_TRY(hyp_variables_settle(c, diag));
     for (size_t t = 0; t < count; t++) {
-        const hyp_engine *e = c->engine;
-        HYP_TRY(find(c, tensors, t, count, false, &i, &memory, diag));
-        HYP_TRY(hyp_engine_copy(e, tensors[t].data, memory, value_of(&c->variables[i]), e->backend->memory,
-                                c->variables[i].bytes, diag));
-        tensors[t].rank = e->variables.items[i].info.rank;
-        memcpy(tensors[t].dims, e->variables.items[i].info.dims, sizeof tensors[t].dims);
+        const hyp_variable_state *v = &c->variables[f[t].variable];
+        const hyp_io_info *info = &e->variables.items[f[t].variable].info;
+        HYP_TRY(hyp_engine_copy(e, tensors[t].data, f[t].memory, value_of(v), e->backend->memory, v->bytes, diag));
+        tensors[t].rank = info->rank;
+        memcpy(tensors[t].dims, info->dims, sizeof tensors[t].dims);
     }
     return HYP_OK;
 }
 
-/* Puts each into the buffer that has no value; given[i]: variable i was among them. */
-static hyp_status set_others(hyp_context *c, const hyp_tensor *tensors, size_t count, bool *given, hyp_diag *diag)
+hyp_status hyp_context_variable_get(hyp_context *c, hyp_tensor *tensors, size_t count, hyp_diag *diag)
+{
+    HYP_TRY(hyp_want_context(c, "hyp_context_variable_get", diag));
+    HYP_NEED_LIST(tensors, count);
+    HYP_TRY(want_variables(c, count, diag));
+    found *f = hyp_calloc(count + 1, sizeof *f);
+    hyp_status status = f ? get_all(c, tensors, count, f, diag) : hyp_fail_memory(diag, count * sizeof *f);
+    hyp_free(f);
+    return status;
+}
+
+/* Puts each into the buffer that has no value, and makes these the ones that have when all are there. `given`: by variable,
+ * all false before. */
+static hyp_status set_all(hyp_context *c, const hyp_tensor *tensors, size_t count, found *f, bool *given, hyp_diag *diag)
 {
     const hyp_engine *e = c->engine;
-    size_t i, bytes;
-    hyp_memory memory;
+    size_t bytes;
     for (size_t t = 0; t < count; t++) {
-        HYP_TRY(find(c, tensors, t, count, true, &i, &memory, diag));
+        HYP_TRY(find(c, tensors, t, count, true, &f[t], diag));
+        size_t i = f[t].variable;
         HYP_TRY(hyp_match_fixed(&e->variables, &e->variables.items[i], &tensors[t], &bytes, diag));
         if (given[i])
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "variable '%s' is given twice", e->variables.names[i]);
@@ -220,10 +234,10 @@ static hyp_status set_others(hyp_context *c, const hyp_tensor *tensors, size_t c
     }
     HYP_TRY(hyp_variables_settle(c, diag));
     for (size_t t = 0; t < count; t++) {
-        HYP_TRY(find(c, tensors, t, count, true, &i, &memory, diag));
-        HYP_TRY(hyp_engine_copy(e, other_of(&c->variables[i]), e->backend->memory, tensors[t].data, memory,
-                                c->variables[i].bytes, diag));
+        const hyp_variable_state *v = &c->variables[f[t].variable];
+        HYP_TRY(hyp_engine_copy(e, other_of(v), e->backend->memory, tensors[t].data, f[t].memory, v->bytes, diag));
     }
+    for (size_t t = 0; t < count; t++) c->variables[f[t].variable].second = !c->variables[f[t].variable].second;
     return HYP_OK;
 }
 
@@ -233,11 +247,12 @@ hyp_status hyp_context_variable_set(hyp_context *c, const hyp_tensor *tensors, s
     HYP_NEED_LIST(tensors, count);
     HYP_TRY(want_variables(c, count, diag));
     size_t variables = c->engine->variables.count;
-    bool *given = hyp_calloc(variables, sizeof *given);
-    hyp_status status = given ? set_others(c, tensors, count, given, diag) : hyp_fail_memory(diag, variables);
-    for (size_t i = 0; i < variables && status == HYP_OK; i++)
-        if (given[i]) c->variables[i].second = !c->variables[i].second;
+    bool *given = hyp_calloc(variables + 1, sizeof *given);
+    found *f = hyp_calloc(count + 1, sizeof *f);
+    hyp_status status =
+        given && f ? set_all(c, tensors, count, f, given, diag) : hyp_fail_memory(diag, variables + count * sizeof *f);
     hyp_free(given);
+    hyp_free(f);
     return status;
 }
 
