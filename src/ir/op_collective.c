@@ -1,13 +1,10 @@
 /* op_collective.c - operators among the processes that run a plan together. */
-#include <string.h>
-
 #include "ir/op.h"
 
 hyp_status hyp_infer_all_reduce(const hyp_infer_call *c)
 {
-    const char *reduction = c->attrs[0].sym;
-    if (strcmp(reduction, "mean") != 0 && strcmp(reduction, "sum") != 0)
-        return hyp_infer_fail(c, "no reduction '%s': mean or sum is wanted", reduction);
+    static const char *const reductions[] = {"mean", "sum", NULL};
+    HYP_TRY(hyp_check_sym(c, 0, reductions));
     if (c->out_count != c->in_count)
         return hyp_infer_fail(c, "%u outputs for %u inputs: as many are wanted", c->out_count, c->in_count);
     for (uint32_t i = 0; i < c->in_count; i++) {
