@@ -66,7 +66,8 @@ int train_report_close(train_report *r);
 
 /* Zero-initialise. */
 typedef struct trainer {
-    session session;
+    session session; /* its inputs: host memory for a batch, or what is the same in every one; its outputs: of the device, the
+                        loss of the host */
     const train_request *request;
     ranks *ranks; /* who trains with us, and when all stop */
     const char *tool;
@@ -79,9 +80,7 @@ typedef struct trainer {
     uint64_t *order; /* of the rows in this epoch */
     size_t rate_input, loss_output, labels_input, class_output; /* SIZE_MAX: there is none */
     size_t seed_input, training_input; /* both or none: the step drops elements */
-    hyp_tensor *inputs;  /* by input: host memory for a batch, or what is the same in every one */
-    hyp_tensor *outputs; /* by output: of the device, the loss of the host */
-    hyp_tensor classes;  /* of the class output, host memory for validation; no data where there is none */
+    hyp_tensor classes; /* of the class output, host memory for validation; no data where there is none */
     float rate_now, loss_now;
     int64_t seed_now;
     uint8_t training_now;

@@ -94,9 +94,9 @@ static int load_fixed(trainer *t, const char *text)
     hyp_tensor want = {.dtype = info->dtype, .rank = info->rank};
     hyp_diag diag = {0};
     memcpy(want.dims, info->dims, sizeof want.dims);
-    hyp_tensor_dispose(&t->inputs[i]);
-    if (hyp_tensor_load(equals + 2, &want, &t->inputs[i], &diag) != HYP_OK) return cli_report(t->tool, &diag);
-    t->inputs[i].name = NULL;
+    hyp_tensor_dispose(&t->session.inputs[i]);
+    if (hyp_tensor_load(equals + 2, &want, &t->session.inputs[i], &diag) != HYP_OK) return cli_report(t->tool, &diag);
+    t->session.inputs[i].name = NULL;
     return CLI_OK;
 }
 
@@ -104,23 +104,22 @@ static int load_fixed(trainer *t, const char *text)
 static int make_inputs(trainer *t)
 {
     hyp_diag diag = {0};
-    t->inputs = cli_alloc(NULL, t->session.input_count, sizeof *t->inputs);
-    memset(t->inputs, 0, t->session.input_count * sizeof *t->inputs);
     int code = CLI_OK;
     for (size_t i = 0; i < t->request->session.inputs.count && code == CLI_OK; i++)
         code = load_fixed(t, t->request->session.inputs.items[i]);
     for (size_t i = 0; i < t->data.count && code == CLI_OK; i++) {
         const dataset_column *c = &t->data.columns[i];
-        hyp_tensor *in = &t->inputs[c->input];
+        hyp_tensor *in = &t->session.inputs[c->input];
         hyp_tensor_dispose(in);
         *in = (hyp_tensor){.dtype = c->row.dtype, .rank = c->row.rank + 1, .dims = {t->share}};
         memcpy(in->dims + 1, c->row.dims, (size_t)c->row.rank * sizeof *in->dims);
         if (hyp_tensor_alloc(in, &diag) != HYP_OK) code = cli_report(t->tool, &diag);
     }
-    t->inputs[t->rate_input] = (hyp_tensor){.data = &t->rate_now, .bytes = sizeof t->rate_now, .dtype = HYP_F32};
+    hyp_tensor *inputs = t->session.inputs;
+    inputs[t->rate_input] = (hyp_tensor){.data = &t->rate_now, .bytes = sizeof t->rate_now, .dtype = HYP_F32};
     if (t->seed_input != SIZE_MAX) {
-        t->inputs[t->seed_input] = (hyp_tensor){.data = &t->seed_now, .bytes = sizeof t->seed_now, .dtype = HYP_I64};
-        t->inputs[t->training_input] =
+        inputs[t->seed_input] = (hyp_tensor){.data = &t->seed_now, .bytes = sizeof t->seed_now, .dtype = HYP_I64};
+        inputs[t->training_input] =
             (hyp_tensor){.data = &t->training_now, .bytes = sizeof t->training_now, .dtype = HYP_BOOL};
     }
     return code;
@@ -131,7 +130,7 @@ static int check_inputs(trainer *t)
 {
     for (size_t i = 0; i < t->session.input_count; i++) {
         const char *name = hyp_engine_input(t->session.engine, i)->name;
-        if (!t->inputs[i].data) {
+        if (!t->session.inputs[i].data) {
             fprintf(
                 stderr,
                 "%s: input %s has no data: --data %s=FILE.npy, or --input for one that is the same in every batch\n",
@@ -151,7 +150,7 @@ static int check_inputs(trainer *t)
     }
     for (size_t i = 0; i < t->validation.count; i++) {
         const dataset_column *c = &t->validation.columns[i];
-        const hyp_tensor *in = &t->inputs[c->input];
+        const hyp_tensor *in = &t->session.inputs[c->input];
         if (memcmp(in->dims + 1, c->row.dims, (size_t)c->row.rank * sizeof *in->dims) == 0) continue;
         fprintf(stderr, "%s: --validate %s: has rows of other dims than --data\n", t->tool, cli_shown(c->name));
         return CLI_USAGE;
@@ -164,14 +163,12 @@ static int check_inputs(trainer *t)
 static int make_outputs(trainer *t)
 {
     hyp_diag diag = {0};
-    size_t count = t->session.output_count;
-    t->outputs = cli_alloc(NULL, count, sizeof *t->outputs);
-    memset(t->outputs, 0, count * sizeof *t->outputs);
+    session *s = &t->session;
     hyp_status status =
-        hyp_context_output_shapes(t->session.context, t->inputs, t->session.input_count, t->outputs, count, &diag);
-    for (size_t i = 0; i < count && status == HYP_OK; i++) {
-        hyp_tensor *out = &t->outputs[i];
-        out->dtype = hyp_engine_output(t->session.engine, i)->dtype;
+        hyp_context_output_shapes(s->context, s->inputs, s->input_count, s->outputs, s->output_count, &diag);
+    for (size_t i = 0; i < s->output_count && status == HYP_OK; i++) {
+        hyp_tensor *out = &s->outputs[i];
+        out->dtype = hyp_engine_output(s->engine, i)->dtype;
         if (i == t->class_output && t->validation.count) {
             t->classes = *out;
             status = hyp_tensor_alloc(&t->classes, &diag);
@@ -181,7 +178,7 @@ static int make_outputs(trainer *t)
         } else if (status == HYP_OK) {
             int64_t elements = hyp_tensor_elements(out);
             out->bytes = elements > 0 ? (size_t)elements * hyp_dtype_size(out->dtype) : 0;
-            status = hyp_engine_tensor_alloc(t->session.engine, out, &diag);
+            status = hyp_engine_tensor_alloc(s->engine, out, &diag);
         }
     }
     return status == HYP_OK ? CLI_OK : cli_report(t->tool, &diag);
@@ -395,17 +392,14 @@ int trainer_open(trainer *t, const train_request *o, const cli_args *args, ranks
 
 void trainer_close(trainer *t)
 {
-    const size_t own[] = {t->rate_input, t->seed_input, t->training_input}; /* fields of the trainer */
-    for (size_t i = 0; t->inputs && i < sizeof own / sizeof *own; i++)
-        if (own[i] != SIZE_MAX) t->inputs[own[i]] = (hyp_tensor){0};
-    if (t->outputs) t->outputs[t->loss_output] = (hyp_tensor){0};
-    for (size_t i = 0; t->inputs && i < t->session.input_count; i++) hyp_tensor_dispose(&t->inputs[i]);
-    for (size_t i = 0; t->outputs && i < t->session.output_count; i++)
-        hyp_engine_tensor_free(t->session.engine, &t->outputs[i]);
+    session *s = &t->session;
+    const size_t own[] = {t->rate_input, t->seed_input, t->training_input};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) /* fields of the trainer; the session frees the rest */
+        if (own[i] < s->input_count) s->inputs[own[i]] = (hyp_tensor){0};
+    if (t->loss_output < s->output_count) s->outputs[t->loss_output] = (hyp_tensor){0};
+    for (size_t i = 0; i < s->output_count; i++) hyp_engine_tensor_free(s->engine, &s->outputs[i]);
     for (size_t i = 0; i < t->variable_count; i++) hyp_tensor_dispose(&t->variables[i]);
     hyp_tensor_dispose(&t->classes);
-    free(t->inputs);
-    free(t->outputs);
     free(t->variables);
     free(t->order);
     dataset_close(&t->data);

@@ -10,7 +10,7 @@ void trainer_fill(trainer *t, const dataset *d, const uint64_t *rows, size_t cou
 {
     for (size_t i = 0; i < d->count; i++) {
         const dataset_column *c = &d->columns[i];
-        hyp_tensor *in = &t->inputs[c->input];
+        hyp_tensor *in = &t->session.inputs[c->input];
         in->dims[0] = (int64_t)count; /* the others are those of all rows: check_inputs */
         dataset_read(c, rows, count, in->data);
     }
@@ -22,8 +22,8 @@ int trainer_step(trainer *t, bool keep_variables)
     hyp_diag diag = {0};
     t->seed_now = (int64_t)shuffle_number(~t->state.seed, (uint64_t)t->ranks->rank); /* apart from the order's keys */
     t->training_now = !keep_variables;
-    if (hyp_context_run_with(t->session.context, t->inputs, t->session.input_count, t->outputs, t->session.output_count,
-                             &options, &diag) == HYP_OK)
+    session *s = &t->session;
+    if (hyp_context_run_with(s->context, s->inputs, s->input_count, s->outputs, s->output_count, &options, &diag) == HYP_OK)
         return CLI_OK;
     train_report_clear(&t->report);
     return cli_report(t->tool, &diag);
@@ -81,22 +81,24 @@ int trainer_validate(trainer *t, double *out_loss, double *out_accuracy)
     if (!usable) return CLI_OK;
     uint64_t *rows = cli_alloc(NULL, (size_t)t->share, sizeof *rows);
     hyp_tensor device = {0};
+    hyp_tensor *outputs = t->session.outputs;
     bool scored = t->class_output != SIZE_MAX; /* then there are labels: find_roles */
+    const hyp_tensor *labels = scored ? &t->session.inputs[t->labels_input] : NULL;
     if (scored) {
-        device = t->outputs[t->class_output];
-        t->outputs[t->class_output] = t->classes;
+        device = outputs[t->class_output];
+        outputs[t->class_output] = t->classes;
     }
     for (uint64_t at = 0; at < usable && code == CLI_OK;) {
         uint64_t count = usable - at < (uint64_t)t->share ? usable - at : (uint64_t)t->share;
         for (uint64_t i = 0; i < count; i++) rows[i] = at + i;
         trainer_fill(t, d, rows, (size_t)count);
         code = ranks_look(t->ranks) ? CLI_INTERRUPTED : trainer_step(t, true);
-        if (code == CLI_OK && scored && are_scores_of(&t->outputs[t->class_output], &t->inputs[t->labels_input]))
-            count_hits(&t->outputs[t->class_output], &t->inputs[t->labels_input], &h);
+        if (code == CLI_OK && scored && are_scores_of(&outputs[t->class_output], labels))
+            count_hits(&outputs[t->class_output], labels, &h);
         sum += (double)t->loss_now * (double)count;
         at += count;
     }
-    if (scored) t->outputs[t->class_output] = device;
+    if (scored) outputs[t->class_output] = device;
     free(rows);
     if (code != CLI_OK) return code;
     *out_loss = sum / (double)usable;
