@@ -7,7 +7,7 @@
 #include "kernels/recurrent.h"
 
 #include "base/dtype.h"
-#include "runtime/cuda/ops/linear.h"
+#include "runtime/cuda/ops/recurrent.h"
 #include "runtime/cuda/session/backend.h"
 
 hyp_cuda_call_fn hyp_cuda_add_recurrence;
@@ -79,8 +79,7 @@ static hyp_status recurrent_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 
 /* ---- preparing --------------------------------------------------------------------------------------------- */
 
-/* The next `count` elements of the room, from *end on; *out_at says where. */
-static bool take(size_t count, size_t size, size_t *end, size_t *out_at)
+bool hyp_cuda_take_room(size_t count, size_t size, size_t *end, size_t *out_at)
 {
     size_t bytes;
     *out_at = *end;
@@ -95,18 +94,22 @@ static hyp_status take_room(hyp_cuda_build *b, recurrent *p, const hyp_recurrenc
     size_t narrow = hyp_dtype_size(k->x->dtype), wide = narrow == sizeof(double) ? sizeof(double) : sizeof(float);
     size_t states, sums, end = 0, h_at;
     if (!hyp_mul_size((size_t)k->batch, (size_t)k->size, &states) || !hyp_mul_size(states, (size_t)k->gates, &sums) ||
-        !take(states, narrow, &end, &h_at) || !take(states, wide, &end, &p->c_at) ||
-        !take(states, narrow, &end, &p->reset_at) || !take(sums, wide, &end, &p->sums_at))
+        !hyp_cuda_take_room(states, narrow, &end, &h_at) || !hyp_cuda_take_room(states, wide, &end, &p->c_at) ||
+        !hyp_cuda_take_room(states, narrow, &end, &p->reset_at) || !hyp_cuda_take_room(sums, wide, &end, &p->sums_at))
         return hyp_fail(b->diag, HYP_ERR_LIMIT, "the device memory that these shapes need is beyond any size");
     return hyp_cuda_want_room(b, end);
 }
 
-/* What a product may use. Small ones are not to be split, which needs memory: cuBLASLt 13.1 makes 264 parts of
- * [16 x 128 x 128] and takes 51 us for it, 2 without (H200). Larger ones gain up to 16 %. */
-static size_t workspace_of(const hyp_cuda_session *s, const hyp_recurrence *k)
+/* Small products are not to be split, which needs memory: cuBLASLt 13.1 makes 264 parts of [16 x 128 x 128] and takes
+ * 51 us for it, 2 without (H200). Larger ones gain up to 16 %. */
+hyp_status hyp_cuda_add_product_aside(hyp_cuda_build *b, const hyp_cuda_product *product, int64_t weights,
+                                      const hyp_cuda_operand *r, const hyp_cuda_operand *x, const hyp_cuda_operand *y,
+                                      hyp_cuda_op *out)
 {
-    enum { LARGE = 1 << 18 /* weights */ };
-    return k->r->count < LARGE ? 0 : s->workspace_bytes;
+    enum { LARGE = 1 << 18 };
+    HYP_TRY(hyp_cuda_add_plain(b, product, r, x, y, weights < LARGE ? 0 : b->session->workspace_bytes));
+    *out = b->prepared->ops.data[--b->prepared->ops.len];
+    return HYP_OK;
 }
 
 /* Adds the product of what lies at `from` in the room with `gates` gates of r from one on, and puts it aside. */
@@ -122,8 +125,8 @@ static hyp_status add_product(hyp_cuda_build *b, recurrent *p, const hyp_recurre
     const hyp_cuda_operand a = {.tensor = r, .offset = first * hyp_dtype_size(dtype)};
     const hyp_cuda_operand h = {.in = HYP_CUDA_IN_ROOM, .offset = from};
     const hyp_cuda_operand sums = {.in = HYP_CUDA_IN_ROOM, .offset = p->sums_at + first * wide};
-    HYP_TRY(hyp_cuda_add_plain(b, &product, &a, &h, &sums, workspace_of(b->session, k)));
-    p->product[p->products++] = b->prepared->ops.data[--b->prepared->ops.len];
+    HYP_TRY(hyp_cuda_add_product_aside(b, &product, k->r->count, &a, &h, &sums, &p->product[p->products]));
+    p->products++;
     return HYP_OK;
 }
 

@@ -8,7 +8,7 @@
 #include "kernels/recurrent.h"
 
 #include "base/dtype.h"
-#include "runtime/cuda/ops/linear.h"
+#include "runtime/cuda/ops/recurrent.h"
 #include "runtime/cuda/session/backend.h"
 
 hyp_cuda_call_fn hyp_cuda_add_recurrence_gradient;
@@ -81,34 +81,16 @@ static hyp_status gradient_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 
 /* ---- preparing --------------------------------------------------------------------------------------------- */
 
-/* The next `count` elements of the room, from *end on; *out_at says where. */
-static bool take(size_t count, size_t size, size_t *end, size_t *out_at)
-{
-    size_t bytes;
-    *out_at = *end;
-    if (!hyp_mul_size(count, size, &bytes) || !hyp_add_size(*end, bytes, end) || *end > SIZE_MAX - HYP_CUDA_ALIGN)
-        return false;
-    *end = hyp_cuda_round_up(*end, HYP_CUDA_ALIGN);
-    return true;
-}
-
 static hyp_status take_room(hyp_cuda_build *b, gradient *p, const hyp_recurrence_gradient *k)
 {
     size_t narrow = hyp_dtype_size(k->slope[HYP_SLOPE_N]->dtype);
     size_t wide = narrow == sizeof(double) ? sizeof(double) : sizeof(float), states, all, end = 0, h_at;
     if (!hyp_mul_size((size_t)k->batch, (size_t)k->size, &states) || !hyp_mul_size(states, (size_t)k->gates, &all) ||
-        !take(states, wide, &end, &h_at) || !take(states, wide, &end, &p->c_at) ||
-        !take(states, wide, &end, &p->sums_at) || !take(states, wide, &end, &p->reset_at) ||
-        !take(all, narrow, &end, &p->operand_at))
+        !hyp_cuda_take_room(states, wide, &end, &h_at) || !hyp_cuda_take_room(states, wide, &end, &p->c_at) ||
+        !hyp_cuda_take_room(states, wide, &end, &p->sums_at) || !hyp_cuda_take_room(states, wide, &end, &p->reset_at) ||
+        !hyp_cuda_take_room(all, narrow, &end, &p->operand_at))
         return hyp_fail(b->diag, HYP_ERR_LIMIT, "the device memory that these shapes need is beyond any size");
     return hyp_cuda_want_room(b, end);
-}
-
-/* What a product may use: as of the recurrences themselves, of which cuBLASLt splits small ones, and loses by it. */
-static size_t workspace_of(const hyp_cuda_session *s, const hyp_recurrence_gradient *k)
-{
-    enum { LARGE = 1 << 18 /* weights */ };
-    return k->r->count < LARGE ? 0 : s->workspace_bytes;
 }
 
 /* Adds the product of `gates` gates of the operand from one on with the same columns of r, which goes to `to` in the
@@ -125,8 +107,8 @@ static hyp_status add_product(hyp_cuda_build *b, gradient *p, const hyp_recurren
     const hyp_cuda_operand r = {.tensor = p->in_plus1[1] - 1, .offset = first};
     const hyp_cuda_operand x = {.in = HYP_CUDA_IN_ROOM, .offset = p->operand_at + first};
     const hyp_cuda_operand y = {.in = HYP_CUDA_IN_ROOM, .offset = to};
-    HYP_TRY(hyp_cuda_add_plain(b, &product, &r, &x, &y, workspace_of(b->session, k)));
-    p->product[p->products++] = b->prepared->ops.data[--b->prepared->ops.len];
+    HYP_TRY(hyp_cuda_add_product_aside(b, &product, k->r->count, &r, &x, &y, &p->product[p->products]));
+    p->products++;
     return HYP_OK;
 }
 
