@@ -156,8 +156,8 @@ static hyp_status run_weights(const hyp_eval_call *c, const hyp_conv *v, bool *o
     if (!x->f || !g->f || x->dtype == HYP_F64 || is_empty(v)) return HYP_OK;
     for (size_t i = 0; i < g->count; i++) /* see below; what is beyond a float would not be finite as one */
         if (!isfinite((float)g->f[i])) return HYP_OK;
-    work k = {.v = v, .x = x->f, .depth = v->in_channels * v->window.kernel_count,
-              .row = v->window.out[v->window.n - 1]};
+    work k = {
+        .v = v, .x = x->f, .depth = v->in_channels * v->window.kernel_count, .row = v->window.out[v->window.n - 1]};
     memset(v->w->data, 0, (size_t)v->w->count * sizeof(double));
     *out_done = true;
     return run(&k, c->diag);

@@ -7,7 +7,8 @@
 
 hyp_kernel_work_fn hyp_kernel_work_each, hyp_kernel_work_random_uniform, hyp_kernel_work_norm, hyp_kernel_work_lrn, hyp_kernel_work_topk,
     hyp_kernel_work_conv, hyp_kernel_work_conv_transpose, hyp_kernel_work_conv_backward_weights, hyp_kernel_work_pool,
-    hyp_kernel_work_recurrence, hyp_kernel_work_resize, hyp_kernel_work_grid_sample, hyp_kernel_work_affine_grid, hyp_kernel_work_roi_align,
+    hyp_kernel_work_recurrence, hyp_kernel_work_resize, hyp_kernel_work_grid_sample, hyp_kernel_work_affine_grid,
+    hyp_kernel_work_roi_align,
     hyp_kernel_work_non_max_suppression, hyp_kernel_work_unique;
 
 /* Elements of axes first .. rank of an array, in double, which cannot overflow. */

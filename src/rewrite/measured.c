@@ -72,8 +72,9 @@ hyp_status hyp_measured_read(const char *file, const hyp_sexpr *form, hyp_measur
     const char *name = form->items[1]->text, *sizes = hyp_op_find(name, &m.op) ? sizes_of(m.op, &m.rank) : NULL;
     if (!sizes)
         return hyp_sexpr_fail(diag, file, form->items[1], HYP_ERR_MALFORMED,
-                              "'%s' is no operator that is measured: linear, matmul, convolutions, attention, pools, softmax, sums, "
-                              "means, normalizations, transpose, concat, gather, pad and elementwise ones are",
+                              "'%s' is no operator that is measured: linear, matmul, convolutions, attention, pools, "
+                              "softmax, sums, means, normalizations, transpose, concat, gather, pad and elementwise "
+                              "ones are",
                               name);
     if (form->count != m.rank + 4)
         return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "(measured %s %s TYPE SECONDS) is wanted", name,

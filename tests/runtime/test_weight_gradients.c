@@ -52,7 +52,8 @@ static uint32_t convolved(const one *k, uint32_t x, uint32_t slot, int64_t chann
 {
     const int64_t ones[AXES] = {1, 1, 1}, none[2 * AXES] = {0}, filter[RANK] = {channels, channels, 1, 1, 1};
     float *data = random_floats((size_t)(channels * channels));
-    uint32_t w = pb_weight(&b, HYP_F32, 2 + k->axes, filter, data), y = pb_scratch(&b, HYP_F32, slot, 2 + k->axes, dims);
+    uint32_t w = pb_weight(&b, HYP_F32, 2 + k->axes, filter, data),
+             y = pb_scratch(&b, HYP_F32, slot, 2 + k->axes, dims);
     free(data);
     HypPlan__Call *call = pb_call(&b, "conv", 2, (uint32_t[]){x, w}, y);
     pb_call_ints(&b, call, k->axes, ones);
@@ -265,10 +266,8 @@ static void of_nothing_it_is_zero(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(windows_of_all_kinds_agree),
-        cmocka_unit_test(groups_agree),
-        cmocka_unit_test(layers_of_a_network_agree),
-        cmocka_unit_test(parts_share_weights_that_a_run_is_given),
+        cmocka_unit_test(windows_of_all_kinds_agree), cmocka_unit_test(groups_agree),
+        cmocka_unit_test(layers_of_a_network_agree),  cmocka_unit_test(parts_share_weights_that_a_run_is_given),
         cmocka_unit_test(of_nothing_it_is_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -84,8 +84,8 @@ static bool strike_all(const HypPlan__Step *step, bool *channels_last)
     return changed;
 }
 
-/* x, what is added, and the result, or its gradient, may lie either way; weights and bias not. What is added in the memory of a result
- * with the channels last must have them last as well. */
+/* x, what is added, and the result, or its gradient, may lie either way; weights and bias not. What is added in the
+ * memory of a result with the channels last must have them last as well. */
 static bool visit_window(const HypPlan__Program *p, const HypPlan__Step *step, bool *channels_last)
 {
     const HypPlan__Call *call = step->call;

@@ -46,7 +46,8 @@ HYP_NODISCARD hyp_status hyp_dnnl_prepare_gemm(const hyp_dnnl *dnnl, const hyp_c
 HYP_NODISCARD hyp_status hyp_dnnl_prepare_attention(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
                                                     hyp_diag *diag);
 
-/* Convolution, its transpose and its gradient by the weights. channels_last[t] says that tensor t lies with the channels last (channels_last.c).
+/* Convolution, its transpose and its gradient by the weights. channels_last[t] says that tensor t lies with the
+ * channels last (channels_last.c).
  * Weights that the plan has are packed once for each layout that shapes want, into model->windows[step]. */
 HYP_NODISCARD hyp_status hyp_dnnl_prepare_window(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                  const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);

@@ -4,8 +4,8 @@
  * A tensor in the plan's layout is reordered before or after, in the work space; channels_last.c finds those that need
  * not be. What is added to a convolution is brought to where the result will be, unless the plan has put it there:
  * oneDNN's fastest kernels add to what the result held, but not another tensor. On several threads parts run side by
- * side: some images, or strips of one image along its first spatial axis, each with a primitive of its own; gradients by
- * the weights, which are sums over all images, for some of the channels each.
+ * side: some images, or strips of one image along its first spatial axis, each with a primitive of its own; gradients
+ * by the weights, which are sums over all images, for some of the channels each.
  */
 #include <math.h>
 #include <stdatomic.h>
@@ -160,8 +160,9 @@ static hyp_status find_packed(hyp_cpu_model *model, hyp_dnnl_packed **list, cons
     if (!p) {
         hyp_md plain = hyp_dnnl_weights(a, true);
         if (!plain) return hyp_fail_memory(diag, 0);
-        hyp_status status = hyp_dnnl_pack_memory(model->device->dnnl, plain,
-                                                 hyp_cpu_weight(model->plan, hyp_dnnl_window_tensor(a, WEIGHTS)), wanted, &p, diag);
+        hyp_status status =
+            hyp_dnnl_pack_memory(model->device->dnnl, plain,
+                                 hyp_cpu_weight(model->plan, hyp_dnnl_window_tensor(a, WEIGHTS)), wanted, &p, diag);
         hyp_md_destroy(plain);
         HYP_TRY(status);
         p->next = *list;
@@ -183,8 +184,8 @@ static hyp_status make_outside(dnnl_engine_t engine, bool is_result, hyp_md_ref 
     return status == dnnl_success ? HYP_OK : hyp_dnnl_fail(diag, status, "describing a tensor");
 }
 
-/* Makes the memories of one operand, whose layout in the primitive is `inside` (of images with the channels last, unless
- * `own`), and the reorder where one is needed. */
+/* Makes the memories of one operand, whose layout in the primitive is `inside` (of images with the channels last,
+ * unless `own`), and the reorder where one is needed. */
 static hyp_status make_operand(const asked *a, dnnl_engine_t engine, int which, bool own, hyp_md_ref inside, operand *o,
                                size_t *work_bytes, hyp_diag *diag)
 {
@@ -232,7 +233,8 @@ static hyp_status make_weights(const asked *a, dnnl_engine_t engine, hyp_md_ref 
     hyp_md_ref there = NULL;
     if (!s->weights.memory)
         HYP_TRY(make_operand(a, engine, WEIGHTS, false, inside, &s->weights, &s->weights_bytes, diag));
-    if (dnnl_memory_get_memory_desc(s->weights.memory, &there) != dnnl_success || !dnnl_memory_desc_equal(there, inside))
+    if (dnnl_memory_get_memory_desc(s->weights.memory, &there) != dnnl_success ||
+        !dnnl_memory_desc_equal(there, inside))
         return make_operand(a, engine, WEIGHTS, false, inside, o, work_bytes, diag);
     *o = (operand){.memory = s->weights.memory, .shared = true};
     return HYP_OK;
@@ -277,7 +279,7 @@ static hyp_status make_part(hyp_cpu_model *model, uint32_t step, const asked *a,
         }
     }
     return hyp_dnnl_window_tensor(a, ADDED) == UINT32_MAX ? HYP_OK
-                                             : make_added(a, engine, s, inside_of(pd, false, DST), diag);
+                                                          : make_added(a, engine, s, inside_of(pd, false, DST), diag);
 }
 
 /* The lines of x that a strip reads, and how much of the padding. */
@@ -311,7 +313,8 @@ static void choose_channels(asked *a, int threads)
     }
     int64_t y_vectors = (of_y + VECTOR - 1) / VECTOR, x_vectors = (of_x + VECTOR - 1) / VECTOR;
     int64_t y_parts = threads < y_vectors ? threads : y_vectors, x_parts = (threads + y_parts - 1) / y_parts;
-    int64_t y_part = (y_vectors + y_parts - 1) / y_parts * VECTOR, x_part = (x_vectors + x_parts - 1) / x_parts * VECTOR;
+    int64_t y_part = (y_vectors + y_parts - 1) / y_parts * VECTOR,
+            x_part = (x_vectors + x_parts - 1) / x_parts * VECTOR;
     if (y_part < of_y) a->y_channels = y_part;
     if (x_part < of_x) a->x_channels = x_part;
 }

@@ -18,9 +18,11 @@ typedef hyp_dnnl_asked asked;
 uint32_t hyp_dnnl_window_tensor(const asked *a, int which)
 {
     const HypPlan__Call *c = a->call;
-    if (a->backward) return which == WEIGHTS ? c->outputs[0] : which == SRC ? c->inputs_plus1[0] - 1
-                                                           : which == DST   ? c->inputs_plus1[1] - 1
-                                                                            : UINT32_MAX;
+    if (a->backward)
+        return which == WEIGHTS ? c->outputs[0]
+               : which == SRC   ? c->inputs_plus1[0] - 1
+               : which == DST   ? c->inputs_plus1[1] - 1
+                                : UINT32_MAX;
     return which == DST ? c->outputs[0] : (size_t)which < c->n_inputs_plus1 ? c->inputs_plus1[which] - 1 : UINT32_MAX;
 }
 
@@ -180,8 +182,8 @@ bool hyp_dnnl_read_window(asked *a)
             if (last[i] != dim_of(a, WEIGHTS, 2 + i)) return false;
         return a->transpose || !reads_nothing(a);
     }
-    return !reads_nothing(a) && hyp_dnnl_find_act(a->call->attrs[4]->text,
-                                                  a->call->n_attrs > 5 ? a->call->attrs[5]->number : 0, &a->act);
+    return !reads_nothing(a) &&
+           hyp_dnnl_find_act(a->call->attrs[4]->text, a->call->n_attrs > 5 ? a->call->attrs[5]->number : 0, &a->act);
 }
 
 /* ---- primitives --------------------------------------------------------------------------------------------- */

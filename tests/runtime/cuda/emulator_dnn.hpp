@@ -319,7 +319,8 @@ static int dnn_queue_gradient(void *handle, const queued_convolution &q, int alg
 
 DNN(int)
 cudnnConvolutionBackwardData(void *handle, const void *alpha, void *w, const void *w_at, void *y, const void *y_at,
-                             void *conv, int algorithm, void *workspace, size_t bytes, const void *beta, void *x, void *x_at)
+                             void *conv, int algorithm, void *workspace, size_t bytes, const void *beta, void *x,
+                             void *x_at)
 {
     queued_convolution q = {*(dnn_image *)x, *(dnn_image *)w, *(dnn_image *)y, *(dnn_convolution *)conv,
                             x_at, w_at, NULL, NULL, (void *)y_at, workspace, 0, false};
@@ -327,7 +328,8 @@ cudnnConvolutionBackwardData(void *handle, const void *alpha, void *w, const voi
 }
 DNN(int)
 cudnnConvolutionBackwardFilter(void *handle, const void *alpha, void *x, const void *x_at, void *y, const void *y_at,
-                               void *conv, int algorithm, void *workspace, size_t bytes, const void *beta, void *w, void *w_at)
+                               void *conv, int algorithm, void *workspace, size_t bytes, const void *beta, void *w,
+                               void *w_at)
 {
     queued_convolution q = {*(dnn_image *)x, *(dnn_image *)w, *(dnn_image *)y, *(dnn_convolution *)conv,
                             x_at, w_at, NULL, NULL, (void *)y_at, workspace, 0, false};

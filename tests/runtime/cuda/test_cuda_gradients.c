@@ -1,5 +1,5 @@
-/* Gradients of convolutions on a GPU against the reference backend: a convolution whose weights a run is given, with the
- * gradients by x and by the weights behind it, as a training step has them. Needs a GPU, or the emulator: see
+/* Gradients of convolutions on a GPU against the reference backend: a convolution whose weights a run is given, with
+ * the gradients by x and by the weights behind it, as a training step has them. Needs a GPU, or the emulator: see
  * device_start. With cuDNN they are done by that, without (HYPATIA_CUDNN=none) by kernels of our own. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -150,7 +150,7 @@ static void channels_may_come_last(void **state)
     (void)state;
     uint64_t seed = 22;
     static const one cases[] = {
-        {HYP_BF16, 3, 8, 16, 1, true, false}, {HYP_F16, 1, 8, 8, 2, true, false}, {HYP_F32, 1, 12, 4, 1, true, true},
+        {HYP_BF16, 3, 8, 16, 1, true, false}, {HYP_F16, 1, 8, 8, 2, true, false},  {HYP_F32, 1, 12, 4, 1, true, true},
         {HYP_F32, 2, 4, 12, 4, true, true},   {HYP_BF16, 2, 3, 8, 1, true, false}, {HYP_F16, 2, 8, 8, 8, true, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check(&seed, &cases[i], &windows[i % 3]);

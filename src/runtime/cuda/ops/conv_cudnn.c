@@ -19,11 +19,11 @@ typedef struct dnn_conv {
     int algorithm;
     size_t workspace, workspace_at; /* bytes; where in the room */
     hyp_dtype dtype;
-    bool fused;                  /* bias, sum and activation in the same call; else `rest` does bias and activation */
+    bool fused; /* bias, sum and activation in the same call; else `rest` does bias and activation */
     hyp_cuda_dnn_copy in, filters, out; /* of x and the weights; that of y is brought back */
-    bool moves_added;            /* to where the convolution has y, in a call of its own in any case */
-    hyp_cuda_mover added;        /* also where nothing moves, for calls in parts */
-    hyp_cuda_op rest;            /* run is NULL when there is nothing left to do */
+    bool moves_added;                   /* to where the convolution has y, in a call of its own in any case */
+    hyp_cuda_mover added;               /* also where nothing moves, for calls in parts */
+    hyp_cuda_op rest;                   /* run is NULL when there is nothing left to do */
 } dnn_conv;
 
 static void dnn_conv_dispose(const hyp_cuda_library *lib, void *data)
@@ -67,9 +67,7 @@ static bool convolve_fused(hyp_cuda_session *s, const dnn_conv *p, const address
 static hyp_status dnn_conv_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 {
     dnn_conv *p = data;
-    addresses at = {.x = s->at[p->x],
-                 .w = s->at[p->weight],
-                 .y = p->out.moves ? s->room + p->out.at : s->at[p->y]};
+    addresses at = {.x = s->at[p->x], .w = s->at[p->weight], .y = p->out.moves ? s->room + p->out.at : s->at[p->y]};
     at.z = p->added_plus1 ? s->at[p->added_plus1 - 1] : at.y;
     HYP_TRY(hyp_cuda_dnn_bring(s, &p->in, &at.x, diag));
     HYP_TRY(hyp_cuda_dnn_bring(s, &p->filters, &at.w, diag));
@@ -114,7 +112,8 @@ static bool choose(const hyp_cuda_session *s, const hyp_cuda_conv_step *step, dn
         return false;
     for (int i = 0; i < count; i++) {
         bool capable = p->fused && !relu && list[i].number == HYP_CUDNN_PRECOMP_GEMM;
-        if (hyp_cuda_dnn_is_fit(&list[i], step->dtype, HYP_CUDNN_FIRST_TRANSFORM) && (!best || capable)) best = &list[i];
+        if (hyp_cuda_dnn_is_fit(&list[i], step->dtype, HYP_CUDNN_FIRST_TRANSFORM) && (!best || capable))
+            best = &list[i];
     }
     if (!best) return false;
     p->fused = p->fused && (relu || best->number == HYP_CUDNN_PRECOMP_GEMM);
@@ -205,7 +204,10 @@ static double seconds(const hyp_cuda_conv_step *step, bool last, double floor)
     return 2 * hyp_cuda_library_seconds + floor + hyp_cuda_dnn_moving_seconds(step, last);
 }
 
-static double cudnn_seconds(const hyp_cuda_conv_step *step, double floor) { return seconds(step, step->weight_last, floor); }
+static double cudnn_seconds(const hyp_cuda_conv_step *step, double floor)
+{
+    return seconds(step, step->weight_last, floor);
+}
 
 static hyp_status add_as_weights(hyp_cuda_build *b, const hyp_cuda_conv_step *step)
 {

@@ -74,7 +74,8 @@ const char *hyp_cuda_dnn_cannot(const hyp_cuda_build *b, const hyp_cuda_conv_ste
     if (!b->session->dnn) return "there is no cuDNN";
     if (!hyp_dtype_is_float(step->dtype)) return "cuDNN has no such type";
     if (last && step->dtype == HYP_F64) return "cuDNN has no f64 with the channels last";
-    return hyp_cuda_dnn_read(v, &shape) && v->x->count > 0 && v->w->count > 0 ? NULL : "its sizes are out of cuDNN's range";
+    return hyp_cuda_dnn_read(v, &shape) && v->x->count > 0 && v->w->count > 0 ? NULL
+                                                                              : "its sizes are out of cuDNN's range";
 }
 
 /* ---- descriptions -------------------------------------------------------------------------------------------- */
@@ -128,7 +129,8 @@ void hyp_cuda_dnn_dispose(const hyp_cudnn *dnn, hyp_cuda_dnn_described *d)
 bool hyp_cuda_dnn_is_fit(const hyp_cudnn_algorithm *a, hyp_dtype dtype, int transforms)
 {
     bool exact = dtype == HYP_F32 || dtype == HYP_F64 || a->number < transforms;
-    return a->status == 0 && a->determinism == HYP_CUDNN_DETERMINISTIC && a->workspace <= HYP_CUDA_DNN_WORKSPACE && exact;
+    return a->status == 0 && a->determinism == HYP_CUDNN_DETERMINISTIC && a->workspace <= HYP_CUDA_DNN_WORKSPACE &&
+           exact;
 }
 
 const void *hyp_cuda_dnn_one(hyp_dtype dtype)

@@ -1,6 +1,6 @@
-/* conv_gradients.c - gradients of convolutions by cuDNN: by x, which is what a transposed convolution computes, and by the
- * weights. As in conv_cudnn.c an algorithm that gives the same result every time is chosen when shapes are prepared, and
- * what it must have otherwise than the plan is brought to or from the session's room.
+/* conv_gradients.c - gradients of convolutions by cuDNN: by x, which is what a transposed convolution computes, and by
+ * the weights. As in conv_cudnn.c an algorithm that gives the same result every time is chosen when shapes are
+ * prepared, and what it must have otherwise than the plan is brought to or from the session's room.
  */
 #include "base/dtype.h"
 #include "runtime/cuda/ops/conv_dnn.h"
@@ -67,12 +67,12 @@ static bool choose(const hyp_cuda_session *s, gradient *p)
     const hyp_cuda_dnn_described *d = &p->described;
     bool strict = p->dtype == HYP_F32 || p->dtype == HYP_F64;
     hyp_cudnn_algorithm list[HYP_CUDNN_ALGORITHMS];
-    int count = 0, status =
-        p->of == HYP_CUDA_CONV_BY_X
-            ? p->dnn->cudnnGetConvolutionBackwardDataAlgorithm_v7(s->dnn, d->w, d->y, d->conv, d->x, HYP_CUDNN_ALGORITHMS,
-                                                                  &count, list)
-            : p->dnn->cudnnGetConvolutionBackwardFilterAlgorithm_v7(s->dnn, d->x, d->y, d->conv, d->w,
-                                                                    HYP_CUDNN_ALGORITHMS, &count, list);
+    int count = 0,
+        status = p->of == HYP_CUDA_CONV_BY_X
+                     ? p->dnn->cudnnGetConvolutionBackwardDataAlgorithm_v7(s->dnn, d->w, d->y, d->conv, d->x,
+                                                                           HYP_CUDNN_ALGORITHMS, &count, list)
+                     : p->dnn->cudnnGetConvolutionBackwardFilterAlgorithm_v7(s->dnn, d->x, d->y, d->conv, d->w,
+                                                                             HYP_CUDNN_ALGORITHMS, &count, list);
     for (int i = 0; i < count && status == 0; i++) {
         if (!hyp_cuda_dnn_is_fit(&list[i], p->dtype, HYP_CUDNN_FIRST_BACKWARD_TRANSFORM)) continue;
         p->algorithm = list[i].number;
@@ -150,7 +150,8 @@ static double first_seconds(const hyp_cuda_conv_step *step, double floor)
 
 static double last_seconds(const hyp_cuda_conv_step *step, double floor)
 {
-    return 2 * hyp_cuda_library_seconds + hyp_cuda_dnn_last_floor(step, floor) + hyp_cuda_dnn_moving_seconds(step, true);
+    return 2 * hyp_cuda_library_seconds + hyp_cuda_dnn_last_floor(step, floor) +
+           hyp_cuda_dnn_moving_seconds(step, true);
 }
 
 static hyp_status add_first(hyp_cuda_build *b, const hyp_cuda_conv_step *step) { return add_gradient(b, step, false); }

@@ -1,5 +1,5 @@
-/* conv_transpose.c - transposed convolutions, which are gradients of convolutions by x: which way is taken, and that by a
- * kernel of our own, a thread a result, which gathers what reaches it. */
+/* conv_transpose.c - transposed convolutions, which are gradients of convolutions by x: which way is taken, and that by
+ * a kernel of our own, a thread a result, which gathers what reaches it. */
 #include "base/dtype.h"
 #include "runtime/cuda/ops/conv.h"
 
@@ -32,9 +32,8 @@ static hyp_status add_plain(hyp_cuda_build *b, const hyp_cuda_conv_step *step)
 {
     enum { THREADS = 256 };
     const hyp_conv *v = &step->conv;
-    hyp_cuda_conv_transpose args = {.conv = {.group_out = hyp_cuda_extent_of(v->in_channels),
-                                             .group_in = v->out_channels,
-                                             .dtype = step->dtype}};
+    hyp_cuda_conv_transpose args = {
+        .conv = {.group_out = hyp_cuda_extent_of(v->in_channels), .group_in = v->out_channels, .dtype = step->dtype}};
     const hyp_cuda_grid grid = {.kernel = !hyp_dtype_is_float(step->dtype) ? HYP_CUDA_KERNEL_conv_transpose_u64
                                           : step->dtype == HYP_F64         ? HYP_CUDA_KERNEL_conv_transpose_f64
                                                                            : HYP_CUDA_KERNEL_conv_transpose_f32,

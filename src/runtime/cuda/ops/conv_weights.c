@@ -1,5 +1,5 @@
-/* conv_weights.c - gradients of convolutions by the weights: which way is taken, and that by a kernel of our own, a block a
- * weight, whose threads share the places. */
+/* conv_weights.c - gradients of convolutions by the weights: which way is taken, and that by a kernel of our own, a
+ * block a weight, whose threads share the places. */
 #include "base/dtype.h"
 #include "runtime/cuda/ops/conv.h"
 
