@@ -306,6 +306,16 @@ def check_resuming(p):
         assert file.read() == "not metrics\n"
 
 
+def first_dropped_loss(p, seed, rows):
+    """Of these rows of the first step of --seed 0, by numpy, half of the hidden values being dropped."""
+    order = order_of(ROWS, 0, 0)[rows]
+    kept = uniform(seed, 0, 0, (len(order), HIDDEN)) >= np.float32(0.5)
+    w = {n: v.astype(np.float64) for n, v in p.weights.items()}
+    h = np.maximum(p.images[order] * w["scale"] @ w["w1"].T + w["b1"], 0) * kept * 2
+    z = h @ w["w2"].T + w["b2"]
+    return (np.log(np.exp(z).sum(1)) - z[np.arange(len(order)), p.labels[order]]).mean()
+
+
 def check_dropout(p):
     """A step that drops: by a seed, the same again after a stop and in two ranks' first, and nothing where it is validated."""
     p.tool("hypatiac", p.path("model.onnx"), "--train", "cross-entropy", "--dropout", "-q", "-o", p.path("none.bin"), code=2)
@@ -324,17 +334,10 @@ def check_dropout(p):
     found, meta = read_safetensors(p.path("drop/" + last))
     assert found[":draws"] == 12 and meta["step"] == "12", meta
     assert p.bytes_of("drop", last) != p.bytes_of("drop-seed", last)
-    # the first step by numpy: what is dropped, and the loss of the rest
-    order = order_of(ROWS, 0, 0)[:32]
-    seed = splitmix(MASK, 0)
-    kept = uniform(seed, 0, 0, (32, HIDDEN)) >= np.float32(0.5)
-    w = {n: v.astype(np.float64) for n, v in p.weights.items()}
-    h = np.maximum(p.images[order] * w["scale"] @ w["w1"].T + w["b1"], 0) * kept * 2
-    z = h @ w["w2"].T + w["b2"]
-    loss = (np.log(np.exp(z).sum(1)) - z[np.arange(32), p.labels[order]]).mean()
-    first = p.metrics("drop.jsonl")[0]["loss"]
+    loss, first = first_dropped_loss(p, splitmix(MASK, 0), slice(32)), p.metrics("drop.jsonl")[0]["loss"]
     assert abs(first - loss) < 1e-5 and abs(first - p.metrics("still.jsonl")[0]["loss"]) > 1e-3, (first, loss)
     # validation is of the model as it is: numpy's, from the variables of the last checkpoint
+    w = {n: v.astype(np.float64) for n, v in p.weights.items()}
     w.update({n: v.astype(np.float64) for n, v in found.items()})
     z = np.maximum(p.images * w["scale"] @ w["w1"].T + w["b1"], 0) @ w["w2"].T + w["b2"]
     loss = (np.log(np.exp(z).sum(1)) - z[np.arange(ROWS), p.labels]).mean()

@@ -11,7 +11,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE]
-from test_train import ROWS, Place, expected_losses, hyp, np, read_safetensors  # noqa: E402
+from test_train import MASK, ROWS, Place, expected_losses, first_dropped_loss, hyp, np, read_safetensors, splitmix, write_model  # noqa: E402
 
 ENDLESS = ["--epochs", 1000000, "--schedule", "constant", "--every", 5]
 
@@ -93,6 +93,21 @@ def check_rows(p):
     assert "for batches of 32" in out and "4 of 100 rows are left out" in out and "after step 6 of 6" in out, out
     assert "the plan is for batches of 48" in p.train("fixed2", "--epochs", 1, "--gpus", 3, plan="fixed.bin", code=2)
     assert "too few" in p.train("fixed2", "--epochs", 1, "--gpus", 3, "--batch", 2, plan="dp.bin", code=2)
+
+
+def check_dropout(p):
+    """Each rank drops by a seed of its own; the count of steps is one, and a training that stopped drops what it would have."""
+    write_model(p.path("dropping.onnx"), p.weights, 0.5)
+    p.compile("dropping.bin", "--optimizer", "sgd", "--data-parallel", "--dropout", model="dropping.onnx")
+    options = ["--epochs", 2, "--gpus", 2, "--every", 1]
+    p.train("dropping", *options, "--metrics", p.path("dropping.jsonl"), plan="dropping.bin")
+    wanted = np.mean([first_dropped_loss(p, splitmix(MASK, rank), slice(16 * rank, 16 * rank + 16)) for rank in range(2)])
+    assert abs(p.metrics("dropping.jsonl")[0]["loss"] - wanted) < 1e-5, wanted
+    p.train("dropping-stop", *options, "--stop-after", 3, plan="dropping.bin")
+    p.train("dropping-stop", *options, "--resume", plan="dropping.bin")
+    p.same("dropping-stop", "dropping")
+    last = sorted(n for n in os.listdir(p.path("dropping")) if n.startswith("step-"))[-1]
+    assert read_safetensors(p.path(f"dropping/{last}"))[0][":draws"] == int(last[5:13])
 
 
 def check_resuming(p):
@@ -241,7 +256,7 @@ def main():
         p.compile("dp-sgd.bin", "--optimizer", "sgd", "--data-parallel")
         p.compile("fixed.bin", "--data-parallel", "--dim", "batch=16")
         assert ROWS == len(p.images) and hyp.BIN
-        for check in (check_two_are_one, check_one_is_plain, check_rows, check_resuming, check_stopping, check_deaths,
+        for check in (check_two_are_one, check_one_is_plain, check_rows, check_dropout, check_resuming, check_stopping, check_deaths,
                       check_failures, check_launchers):
             if not wanted or check.__name__ in wanted:
                 begun = time.monotonic()
