@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/philox.h"
 #include "runtime/cpu/vector_kernels.h"
 #include "runtime/support.h"
 
@@ -244,6 +245,31 @@ static void rows_are_normalized_on_every_instruction_set(void **state)
             for (int form = 0; form < 8; form++) check_norm(list[l], sizes[i], form & 4 ? 100 : 0, form & 1, form & 2);
 }
 
+/* Block by block, for numbers of them that fill vectors and that do not; nothing is written behind. */
+static void random_numbers_are_the_same_on_every_instruction_set(void **state)
+{
+    enum { MOST = 133 };
+    static const struct {
+        uint64_t seed, number;
+        uint32_t stream, first;
+    } rows[] = {{0, 0, 0, 0}, {~0ull, 5, 7, 1000}, {1ull << 40, (3ull << 32) + 1, UINT32_MAX, UINT32_MAX - MOST}};
+    const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX];
+    (void)state;
+    hyp_cpu_kernels_list(list);
+    for (size_t l = 0; list[l]; l++)
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+            for (int64_t blocks = 0; blocks <= MOST; blocks++) {
+                float y[4 * MOST + 1], want[4];
+                y[4 * blocks] = -1;
+                list[l]->random(rows[i].seed, rows[i].number, rows[i].stream, rows[i].first, blocks, y);
+                for (int64_t b = 0; b < blocks; b++) {
+                    hyp_random_block(rows[i].seed, rows[i].number, rows[i].stream, rows[i].first + (uint32_t)b, want);
+                    assert_memory_equal(y + 4 * b, want, sizeof want);
+                }
+                assert_true(y[4 * blocks] == -1);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -252,6 +278,7 @@ int main(void)
         cmocka_unit_test(every_half_converts_exactly),
         cmocka_unit_test(floats_round_to_halves_as_one_by_one),
         cmocka_unit_test(rows_are_normalized_on_every_instruction_set),
+        cmocka_unit_test(random_numbers_are_the_same_on_every_instruction_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -196,6 +196,7 @@ static const struct {
     {"softmax-stats", hyp_cpu_prepare_stats, HYP_CPU_OWN},
     {"lstm", hyp_cpu_prepare_recurrent, HYP_CPU_OWN},    {"gru", hyp_cpu_prepare_recurrent, HYP_CPU_OWN},
     {"rnn", hyp_cpu_prepare_recurrent, HYP_CPU_OWN},     {"lstm-cells", hyp_cpu_prepare_recurrent, HYP_CPU_OWN},
+    {"random-uniform", hyp_cpu_prepare_random, HYP_CPU_OWN},
     {"lstm-gradient", hyp_cpu_prepare_recurrent_gradient, HYP_CPU_OWN},
     {"gru-gradient", hyp_cpu_prepare_recurrent_gradient, HYP_CPU_OWN},
     {"rnn-gradient", hyp_cpu_prepare_recurrent_gradient, HYP_CPU_OWN},

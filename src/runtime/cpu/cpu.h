@@ -195,6 +195,9 @@ HYP_NODISCARD hyp_status hyp_cpu_prepare_recurrent(hyp_cpu_model *model, uint32_
                                                    const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_cpu_prepare_recurrent_gradient(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                             const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
+/* random.c: random-uniform. */
+HYP_NODISCARD hyp_status hyp_cpu_prepare_random(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                                const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
 /* norm.c: layer-norm and rms-norm. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_norm(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                               const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);

@@ -160,6 +160,8 @@ typedef struct hyp_cpu_kernels {
                     double *out);
     void (*widen)(hyp_dtype from, const void *x, float *out, int64_t n);
     void (*narrow)(hyp_dtype to, const float *x, void *out, int64_t n);
+    /* y[4 blocks] = what hyp_random_block of base/philox.h makes of the blocks from `first` on. */
+    void (*random)(uint64_t seed, uint64_t number, uint32_t stream, uint32_t first, int64_t blocks, float *y);
 } hyp_cpu_kernels;
 
 extern const hyp_cpu_kernels hyp_cpu_kernels_generic;

@@ -7,6 +7,7 @@
 #include "runtime/cpu/depthwise_kernel.h"
 #include "runtime/cpu/double_kernel.h"
 #include "runtime/cpu/mlp_kernel.h"
+#include "runtime/cpu/random_kernel.h"
 #include "runtime/cpu/winograd_kernel.h"
 
 const hyp_cpu_kernels hyp_cpu_kernels_avx512 = {
@@ -37,4 +38,5 @@ const hyp_cpu_kernels hyp_cpu_kernels_avx512 = {
     .doubles = multiply_doubles,
     .widen = widen,
     .narrow = narrow,
+    .random = random_blocks,
 };
