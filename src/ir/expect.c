@@ -90,9 +90,12 @@ static double sum_length(const hyp_node *n, const hyp_eval_tensor *const *in)
     case HYP_OP_cumprod:
     case HYP_OP_layer_norm:
     case HYP_OP_layer_norm_stats:
-    case HYP_OP_rms_norm: {
+    case HYP_OP_rms_norm:
+    case HYP_OP_norm_gradient:
+    case HYP_OP_softmax_gradient: {
         int64_t axis = n->attrs[0].i;
-        bool one = n->op != HYP_OP_layer_norm && n->op != HYP_OP_layer_norm_stats && n->op != HYP_OP_rms_norm;
+        bool one = n->op != HYP_OP_layer_norm && n->op != HYP_OP_layer_norm_stats && n->op != HYP_OP_rms_norm &&
+                   n->op != HYP_OP_norm_gradient;
         for (int32_t a = (int32_t)(axis < 0 ? axis + in[0]->rank : axis); a < in[0]->rank; a++) {
             length *= (double)in[0]->dims[a];
             if (one) break;

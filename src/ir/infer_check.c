@@ -61,6 +61,16 @@ hyp_status hyp_check_index_type(const hyp_infer_call *c, uint32_t i)
     return hyp_infer_fail(c, "input %u is of type %s, i32 or i64 is wanted", i, hyp_dtype_name(v->type.dtype));
 }
 
+hyp_status hyp_check_alike(const hyp_infer_call *c, uint32_t i)
+{
+    const hyp_type *x = &c->in[0]->type, *other = &c->in[i]->type;
+    bool fits = x->dtype == other->dtype && x->rank == other->rank;
+    for (int32_t a = 0; a < x->rank && fits; a++) fits = hyp_check_equal(c, x->dims[a], other->dims[a]);
+    if (fits) return HYP_OK;
+    return hyp_infer_fail(c, "input %u is %s, %s is wanted, as input 0 is", i, hyp_infer_type_text(c, other),
+                          hyp_infer_type_text(c, x));
+}
+
 hyp_status hyp_check_sym(const hyp_infer_call *c, uint32_t attr, const char *const *names)
 {
     for (size_t i = 0; names[i]; i++)

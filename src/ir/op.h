@@ -47,6 +47,8 @@ hyp_status hyp_check_dtype(const hyp_infer_call *c, hyp_dtype_class want);
 hyp_status hyp_check_index_type(const hyp_infer_call *c, uint32_t i);
 /* Attribute `attr`, a symbol, is one of the names (NULL-terminated). */
 hyp_status hyp_check_sym(const hyp_infer_call *c, uint32_t attr, const char *const *names);
+/* Input i has the type of input 0. */
+hyp_status hyp_check_alike(const hyp_infer_call *c, uint32_t i);
 /* Whether two sizes are equal; noted in the table when they are not (hyp_dims_note_unequal). */
 bool hyp_check_equal(const hyp_infer_call *c, hyp_dim x, hyp_dim y);
 /* numpy broadcasting of the dims of two types into *out (its dtype is left alone). */

@@ -264,13 +264,13 @@ hyp_status hyp_infer_max_unpool(const hyp_infer_call *c)
     return HYP_OK;
 }
 
-/* Elements of the axes from `axis` on of x, and those of scale and bias, which broadcast to them. */
-static hyp_status check_normalized(const hyp_infer_call *c, int32_t *out_axis)
+/* Elements of the axes from `axis` on of x, and those of the inputs from `first` on, which broadcast to them. */
+static hyp_status check_normalized(const hyp_infer_call *c, uint32_t first, int32_t *out_axis)
 {
     const hyp_type *x = &c->in[0]->type;
     if (!hyp_dtype_is_float(x->dtype)) return hyp_check_dtype(c, HYP_CLASS_FLOAT);
     HYP_TRY(hyp_check_axis(c, c->attrs[0].i, x->rank, out_axis));
-    for (uint32_t i = 1; i < c->in_count; i++) {
+    for (uint32_t i = first; i < c->in_count; i++) {
         const hyp_infer_value *a = hyp_infer_input(c, i);
         if (!a) continue;
         bool fits = a->type.rank == x->rank - *out_axis && hyp_dtype_is_float(a->type.dtype);
@@ -285,7 +285,7 @@ static hyp_status check_normalized(const hyp_infer_call *c, int32_t *out_axis)
 hyp_status hyp_infer_layer_norm(const hyp_infer_call *c)
 {
     int32_t axis = 0;
-    HYP_TRY(check_normalized(c, &axis));
+    HYP_TRY(check_normalized(c, 1, &axis));
     c->out[0].type = c->in[0]->type;
     for (uint32_t i = 1; i < c->out_count; i++) {
         c->out[i].type = c->in[0]->type;
@@ -298,7 +298,20 @@ hyp_status hyp_infer_layer_norm(const hyp_infer_call *c)
 hyp_status hyp_infer_rms_norm(const hyp_infer_call *c)
 {
     int32_t axis = 0;
-    HYP_TRY(check_normalized(c, &axis));
+    HYP_TRY(check_normalized(c, 1, &axis));
+    c->out[0].type = c->in[0]->type;
+    return HYP_OK;
+}
+
+hyp_status hyp_infer_norm_gradient(const hyp_infer_call *c)
+{
+    static const char *const by[] = {"x", "scale", NULL};
+    int32_t axis = 0;
+    HYP_TRY(check_normalized(c, 2, &axis));
+    HYP_TRY(hyp_check_alike(c, 1));
+    HYP_TRY(hyp_check_sym(c, 3, by));
+    if (strcmp(c->attrs[3].sym, "scale") == 0 && hyp_infer_input(c, 2))
+        return hyp_infer_fail(c, "the gradient by the scale does not depend on it: none is wanted");
     c->out[0].type = c->in[0]->type;
     return HYP_OK;
 }

@@ -22,6 +22,12 @@ hyp_status hyp_infer_softmax_stats(const hyp_infer_call *c)
     return HYP_OK;
 }
 
+hyp_status hyp_infer_softmax_gradient(const hyp_infer_call *c)
+{
+    HYP_TRY(hyp_infer_softmax(c));
+    return hyp_check_alike(c, 1);
+}
+
 hyp_status hyp_eval_softmax(const hyp_eval_call *c)
 {
     const hyp_eval_tensor *x = c->in[0];

@@ -105,6 +105,10 @@ hyp_status hyp_kernel_want_shape(const hyp_kernel_call *c, const hyp_array *a, i
  * that on. Fails unless output 0 is like x, scale and bias have that many elements or are absent, and further outputs
  * one a row. */
 hyp_status hyp_kernel_norm_rows(const hyp_kernel_call *c, int64_t *rows, int64_t *size);
+/* The same for norm-gradient: input 1 is like x, and input 2 the scale. `by_scale`: what its attribute `by` says. */
+hyp_status hyp_kernel_norm_gradient_rows(const hyp_kernel_call *c, int64_t *rows, int64_t *size, bool *by_scale);
+/* For softmax-gradient: its arrays as [outer, size, inner], that along the axis in the middle. */
+hyp_status hyp_kernel_softmax_gradient_rows(const hyp_kernel_call *c, int64_t *outer, int64_t *size, int64_t *inner);
 /* `axis` of -rank .. rank-1 made non-negative. */
 hyp_status hyp_kernel_axis(const hyp_kernel_call *c, int64_t axis, int32_t rank, int32_t *out);
 /* An index of the data into an axis of `size`, from the end when negative, made non-negative; one that is out of range

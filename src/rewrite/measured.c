@@ -180,11 +180,12 @@ void hyp_measured_compare(const hyp_device_profile *profile, hyp_measured *m)
 }
 
 /* Whether an entry says something of this kernel. A convolution of one tap has the sizes of a layer, and a device may run it
- * as one. */
+ * as one. Gradients go over rows as what they are gradients of does. */
 static bool is_of(const hyp_device_profile *profile, const hyp_measured *m, hyp_op op, const double *shape)
 {
     bool layer = profile->one_tap_convs_as_layers && op == HYP_OP_conv && shape[3] == 1 && shape[4] == 1;
-    return m->op == op || (layer && m->op == HYP_OP_linear);
+    hyp_op like = op == HYP_OP_norm_gradient ? HYP_OP_layer_norm : op == HYP_OP_softmax_gradient ? HYP_OP_softmax : op;
+    return m->op == like || (layer && m->op == HYP_OP_linear);
 }
 
 bool hyp_measured_ratio(const hyp_device_profile *profile, hyp_op op, hyp_dtype dtype, const double *shape, double *out)

@@ -401,7 +401,9 @@ static double second_size(const asking *a)
     switch (q->op) {
     case HYP_OP_max_pool:
     case HYP_OP_average_pool: return taps_of(a);
-    case HYP_OP_softmax: return axes_of(a, q->inputs[0], q->attrs[0].i, true);
+    case HYP_OP_softmax:
+    case HYP_OP_softmax_gradient: return axes_of(a, q->inputs[0], q->attrs[0].i, true);
+    case HYP_OP_norm_gradient:
     case HYP_OP_layer_norm:
     case HYP_OP_rms_norm: return axes_of(a, q->inputs[0], q->attrs[0].i, false);
     case HYP_OP_reduce_sum:

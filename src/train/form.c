@@ -185,8 +185,6 @@ static hyp_value_id build_list(hyp_scope *s, const hyp_sexpr *form)
     hyp_op op;
     if (form->count == 0 || form->items[0]->kind != HYP_SX_SYMBOL) return wrong(s, form, "a term is wanted");
     const char *head = form->items[0]->text;
-    if (strcmp(head, "if-given") == 0 && form->count == 4)
-        return hyp_form_build(s, form->items[hyp_scope_find(s, form->items[1]->text) == HYP_NO_VALUE ? 3 : 2]);
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
         if (strcmp(heads[i].name, head) != 0) continue;
         if (form->count != heads[i].count + 1) return wrong(s, form->items[0], "another number of arguments is wanted");

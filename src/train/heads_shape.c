@@ -31,11 +31,6 @@ hyp_value_id hyp_head_like(hyp_scope *s, const hyp_value_id *args)
     return hyp_build_cast(s->b, args[1], hyp_build_type(s->b, args[0]).dtype);
 }
 
-hyp_value_id hyp_head_wide(hyp_scope *s, const hyp_value_id *args)
-{
-    return hyp_build_cast(s->b, args[0], hyp_build_wide(hyp_build_type(s->b, args[0]).dtype));
-}
-
 hyp_value_id hyp_head_rows(hyp_scope *s, const hyp_value_id *args)
 {
     hyp_type t = hyp_build_type(s->b, args[0]);
@@ -77,15 +72,6 @@ hyp_value_id hyp_head_ratio(hyp_scope *s, const hyp_value_id *args)
     if (each == 1) return count;
     return hyp_build_node(b, HYP_OP_div, NULL, count,
                           hyp_build_cast(b, hyp_build_node(b, HYP_OP_size, NULL, args[1]), x.dtype));
-}
-
-hyp_value_id hyp_head_inner_mean(hyp_scope *s, const hyp_value_id *args)
-{
-    int32_t rank = hyp_build_type(s->b, args[0]).rank, first = hyp_scope_axis(s, 0, rank);
-    hyp_dim axes[HYP_MAX_RANK];
-    for (int32_t i = first; i < rank; i++) axes[i - first] = i;
-    const hyp_attr attrs[] = {hyp_attr_of_dims(axes, rank - first), hyp_attr_of_int(1)};
-    return hyp_build_node(s->b, HYP_OP_reduce_mean, attrs, args[0]);
 }
 
 /* The products of what stands before and of what stands behind each element, along the reduced axes as one: a zero

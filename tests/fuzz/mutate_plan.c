@@ -71,6 +71,8 @@ static char *change_text(hyp_random *r, const char *old)
                                         "lp-pool",
                                         "layer-norm",
                                         "rms-norm",
+                                        "norm-gradient",
+                                        "softmax-gradient",
                                         "lrn",
                                         "lstm",
                                         "gru",

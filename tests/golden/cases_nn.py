@@ -106,6 +106,25 @@ def backward_weights():
     put("integers", (2, 1, 4), (2, 2, 3), np.dtype(np.int32), kernel=(2,), strides=(1,), pads=(0, 0), dilations=(1,))
 
 
+def norm_gradient(x, g, scale, axis, epsilon, centred):
+    """By x, from the matrix of derivatives of every row, written out."""
+    size = int(np.prod(x.shape[axis:]))
+    out = []
+    for row, by in zip(d(x).reshape(-1, size), (d(g) * d(scale)).reshape(-1, size)):
+        away = row - (row.mean() if centred else 0)
+        root = np.sqrt((away**2).mean() + epsilon)
+        moves = np.eye(size) - (1 / size if centred else 0)  # of `away`, by each element of the row
+        out.append(by @ (moves / root - np.outer(away, away @ moves) / (size * root**3)))
+    return np.array(out).reshape(x.shape)
+
+
+def softmax_gradient(y, g, axis):
+    """The same, of softmax: its derivatives are diag(y) - y y^T."""
+    rows, by = np.moveaxis(d(y), axis, -1), np.moveaxis(d(g), axis, -1)
+    each = np.einsum("...i,ij->...ij", rows, np.eye(rows.shape[-1])) - np.einsum("...i,...j->...ij", rows, rows)
+    return np.moveaxis(np.einsum("...j,...ji->...i", by, each), -1, axis)
+
+
 def cases():
     x, w, b = rand(2, 4, 5, 6), rand(6, 2, 3, 2), rand(6)
     plain = dict(strides=[1, 1], pads=[0, 0, 0, 0], dilations=[1, 1])
@@ -160,5 +179,14 @@ def cases():
     case("layer-norm-stats", "means and deviations", ":axis 2", [x, scale], [y * scale, mean, inverse])
     squares = 1 / np.sqrt((d(x) ** 2).mean(3, keepdims=True) + 1e-5)
     case("rms-norm", "last axis", "", [x, rand(6) * 0 + 2], d(x) * squares * 2)
+    g, row = rand(2, 4, 5, 6), rand(6)
+    case("norm-gradient", "two axes", ":axis 2", [x, g, scale], norm_gradient(x, g, scale, 2, 1e-5, True))
+    case("norm-gradient", "no scale", ":axis -1 :epsilon 0.5", [x, g], norm_gradient(x, g, 1, 3, 0.5, True))
+    case("norm-gradient", "of rms-norm", ":centred 0", [x, g, row], norm_gradient(x, g, row, 3, 1e-5, False))
+    case("norm-gradient", "by scale", ":axis 2 :by scale", [x, g], d(g) * y)
+    case("norm-gradient", "by scale, of rms-norm", ":centred 0 :by scale", [x, g], d(g) * d(x) * squares)
+    shares = np.exp(x) / np.exp(x).sum(3, keepdims=True)
+    case("softmax-gradient", "last axis", "", [shares, g], softmax_gradient(shares, g, 3))
+    case("softmax-gradient", "axis 1", ":axis 1", [x, g], softmax_gradient(x, g, 1))
     sums = np.stack([(d(x)[:, max(0, c - 1):c + 2] ** 2).sum(1) for c in range(4)], 1)
     case("lrn", "three channels", ":size 3 :alpha 0.5", [x], d(x) / (1 + 0.5 / 3 * sums) ** 0.75, "LRN", size=3, alpha=0.5)

@@ -21,7 +21,7 @@
 #include "rewrite/any_graph.h"
 #include "rewrite/rewrite.h"
 
-static int first, graphs = 400;
+static int first, graphs = 500;
 
 static void show_and_fail(const hyp_graph *a, const hyp_graph *b, int seed, const char *what)
 {

@@ -270,6 +270,60 @@ static void random_numbers_are_the_same_on_every_instruction_set(void **state)
             }
 }
 
+/* Gradients of one row, where norm reads the same, against double. */
+static void check_gradients(const hyp_cpu_kernels *k, int64_t n, double centre, bool centred, bool scaled)
+{
+    enum { MOST = 1500 };
+    float x[MOST], g[MOST], scale[MOST], by_x[MOST + 1], by_scale[MOST + 1], of_softmax[MOST + 1];
+    rng r = {(uint64_t)n + 1};
+    double mean = 0, squares = 0, of_s = 0, along = 0, sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = (float)(centre + rng_float(&r));
+        g[i] = (float)rng_float(&r);
+        scale[i] = scaled ? (float)rng_float(&r) : 1;
+        mean += centred ? (double)x[i] / (double)n : 0;
+        sum += (double)x[i] * (double)g[i];
+    }
+    for (int64_t i = 0; i < n; i++) squares += ((double)x[i] - mean) * ((double)x[i] - mean) / (double)n;
+    double inverse = 1 / sqrt(squares + 1e-5);
+    for (int64_t i = 0; i < n; i++) {
+        double s = (double)g[i] * (double)scale[i] / (double)n;
+        of_s += centred ? s : 0;
+        along += s * ((double)x[i] - mean) * inverse;
+    }
+    by_x[n] = by_scale[n] = of_softmax[n] = 42;
+    hyp_norm_gradient p = {.size = n, .epsilon = 1e-5, .scale = scaled ? scale : NULL, .centred = centred};
+    k->norm_gradient(&p, x, g, by_x);
+    p.by_scale = true, p.scale = NULL;
+    k->norm_gradient(&p, x, g, by_scale);
+    k->softmax_gradient(x, g, of_softmax, n);
+    assert_true(by_x[n] == 42 && by_scale[n] == 42 && of_softmax[n] == 42);
+    /* The mean is rounded to a float, as above, and then multiplied by the root of the deviation twice. */
+    double moved = centred ? fabs(mean) * 0x1p-23 * inverse : 0, size = 1 + fabs(centre);
+    for (int64_t i = 0; i < n; i++) {
+        double h = ((double)x[i] - mean) * inverse;
+        double want[] = {inverse * ((double)g[i] * (double)scale[i] - of_s - h * along), (double)g[i] * h,
+                         (double)x[i] * ((double)g[i] - sum)};
+        double have[] = {(double)by_x[i], (double)by_scale[i], (double)of_softmax[i]};
+        double room[] = {(4e-6 + 4 * moved) * inverse, 2e-6 + moved, 2e-6 * size * size * (1 + sqrt((double)n))};
+        for (int j = 0; j < 3; j++)
+            if (!(fabs(have[j] - want[j]) <= room[j]))
+                fail_msg("%s: gradient %d, element %d of %d: %.9g, not %.9g", k->isa, j, (int)i, (int)n, have[j], want[j]);
+    }
+}
+
+static void gradients_of_rows_are_right_on_every_instruction_set(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 2, 7, 16, 33, 63, 64, 65, 200, 1023, 1500};
+    const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX];
+    hyp_cpu_kernels_list(list);
+    for (size_t l = 0; list[l]; l++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (int form = 0; form < 8; form++)
+                check_gradients(list[l], sizes[i], form & 4 ? 10 : 0, form & 1, form & 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -279,6 +333,7 @@ int main(void)
         cmocka_unit_test(floats_round_to_halves_as_one_by_one),
         cmocka_unit_test(rows_are_normalized_on_every_instruction_set),
         cmocka_unit_test(random_numbers_are_the_same_on_every_instruction_set),
+        cmocka_unit_test(gradients_of_rows_are_right_on_every_instruction_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

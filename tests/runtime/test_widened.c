@@ -8,7 +8,7 @@
 #include "runtime/cpu/vector_kernels.h"
 #include "runtime/support.h"
 
-enum { CHANNELS = 4, HIGH = 6, WIDE = 8, SIDE = HIGH * WIDE, COUNT = CHANNELS * SIDE, RESULTS = 10 };
+enum { CHANNELS = 4, HIGH = 6, WIDE = 8, SIDE = HIGH * WIDE, COUNT = CHANNELS * SIDE, RESULTS = 13 };
 
 static plan_builder b;
 static rng r;
@@ -16,7 +16,8 @@ static hyp_dtype dtype;
 static uint32_t x, outputs;
 
 static const char *const names[RESULTS] = {"layers", "after",  "in-place",  "norm", "softmax",
-                                           "sums",   "matmul",   "attention", "conv", "largest"};
+                                           "sums",   "of-norm",  "of-scale",  "of-softmax",
+                                           "matmul", "attention", "conv", "largest"};
 
 static uint32_t weight(size_t rank, const int64_t *dims, int64_t depth)
 {
@@ -66,6 +67,19 @@ static void add_rows(const uint32_t *shape)
     k->n_kept = k->n_kept_strides = k->n_reduced = k->n_reduced_strides = 1;
     k->kept = pb_consts(&b, 1, (int64_t[]){CHANNELS}), k->reduced = pb_consts(&b, 1, (int64_t[]){SIDE});
     k->kept_strides = pb_consts(&b, 1, (int64_t[]){SIDE}), k->reduced_strides = pb_consts(&b, 1, (int64_t[]){1});
+}
+
+static void add_gradients(const uint32_t *shape)
+{
+    uint32_t in[3] = {x, x, WEIGHT(1, SIDE)};
+    for (int by_scale = 0; by_scale < 2; by_scale++) {
+        HypPlan__Call *norm = pb_call(&b, "norm-gradient", by_scale ? 2 : 3, in, result(2, shape));
+        pb_call_int(&b, norm, 1);
+        pb_call_float(&b, norm, 1e-5);
+        pb_call_int(&b, norm, 1);
+        pb_call_symbol(&b, norm, by_scale ? "scale" : "x");
+    }
+    pb_call_int(&b, pb_call(&b, "softmax-gradient", 2, in, result(2, shape)), 1);
 }
 
 static void add_products(const uint32_t *shape)
@@ -144,6 +158,7 @@ static void check(void)
     x = pb_input(&b, "x", dtype, 2, shape);
     add_layers(shape);
     add_rows(shape);
+    add_gradients(shape);
     add_products(shape);
     add_images();
     assert_int_equal(outputs, RESULTS);

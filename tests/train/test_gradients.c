@@ -121,6 +121,8 @@ static void operators_without_gradients_are_known(void **state)
                                         "max-unpool",
                                         "layer-norm-stats",
                                         "softmax-stats",
+                                        "norm-gradient",
+                                        "softmax-gradient",
                                         "all-reduce",
                                         "custom",
                                         "conv-backward-weights",

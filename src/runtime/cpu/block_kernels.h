@@ -545,4 +545,57 @@ static void norm(const float *x, const float *scale, const float *bias, float *y
     }
 }
 
+/* ---- gradients of softmax and normalization ------------------------------------------------------------------ */
+
+/* scale[i] or 1, times g[i]. */
+INLINE vf scaled_gradient(const float *g, const float *scale, int64_t i)
+{
+    return scale ? load(g + i) * load(scale + i) : load(g + i);
+}
+
+/* The sum of g[i] scale[i] (x[i] - centre), or with x NULL of g[i] scale[i], in runs as above. */
+static double sum_products(const float *x, const float *g, const float *scale, int64_t n, float centre)
+{
+    enum { RUN = 64 * W };
+    double total = 0;
+    int64_t i = 0;
+    while (n - i >= W) {
+        vf s = {0};
+        int64_t end = n - i < RUN ? n : i + RUN;
+        for (; i + W <= end; i += W) {
+            vf v = scaled_gradient(g, scale, i);
+            s += x ? v * (load(x + i) - centre) : v;
+        }
+        total += (double)lanes_sum(s);
+    }
+    for (; i < n; i++) total += (double)(g[i] * (scale ? scale[i] : 1) * (x ? x[i] - centre : 1));
+    return total;
+}
+
+static void norm_gradient(const hyp_norm_gradient *p, const float *x, const float *g, float *y)
+{
+    int64_t n = p->size, i = 0;
+    float mean = p->centred ? (float)(sum_floats(x, n) / (double)n) : 0;
+    float inverse = (float)(1 / sqrt(sum_squares(x, n, mean) / (double)n + p->epsilon)), of_s = 0, along = 0;
+    if (p->by_scale) {
+        for (; i + W <= n; i += W) store(y + i, load(g + i) * ((load(x + i) - mean) * inverse));
+        for (; i < n; i++) y[i] = g[i] * ((x[i] - mean) * inverse);
+        return;
+    }
+    if (p->centred) of_s = (float)(sum_products(NULL, g, p->scale, n, 0) / (double)n);
+    along = inverse * (float)(sum_products(x, g, p->scale, n, mean) / (double)n);
+    for (; i + W <= n; i += W)
+        store(y + i, inverse * (scaled_gradient(g, p->scale, i) - of_s - (load(x + i) - mean) * inverse * along));
+    for (; i < n; i++)
+        y[i] = inverse * (g[i] * (p->scale ? p->scale[i] : 1) - of_s - (x[i] - mean) * inverse * along);
+}
+
+static void softmax_gradient(const float *y, const float *g, float *out, int64_t n)
+{
+    float sum = (float)sum_products(y, g, NULL, n, 0);
+    int64_t i = 0;
+    for (; i + W <= n; i += W) store(out + i, load(y + i) * (load(g + i) - sum));
+    for (; i < n; i++) out[i] = y[i] * (g[i] - sum);
+}
+
 #endif

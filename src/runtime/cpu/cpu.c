@@ -200,6 +200,8 @@ static const struct {
     {"lstm-gradient", hyp_cpu_prepare_recurrent_gradient, HYP_CPU_OWN},
     {"gru-gradient", hyp_cpu_prepare_recurrent_gradient, HYP_CPU_OWN},
     {"rnn-gradient", hyp_cpu_prepare_recurrent_gradient, HYP_CPU_OWN},
+    {"norm-gradient", hyp_cpu_prepare_gradient, HYP_CPU_OWN},
+    {"softmax-gradient", hyp_cpu_prepare_gradient, HYP_CPU_OWN},
 #ifdef HYP_HAVE_ONEDNN
     {"conv", hyp_dnnl_prepare_window, HYP_CPU_ONEDNN},   {"conv-transpose", hyp_dnnl_prepare_window, HYP_CPU_ONEDNN},
     {"conv-backward-weights", hyp_dnnl_prepare_window, HYP_CPU_ONEDNN},

@@ -201,6 +201,9 @@ HYP_NODISCARD hyp_status hyp_cpu_prepare_random(hyp_cpu_model *model, uint32_t s
 /* norm.c: layer-norm and rms-norm. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_norm(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                               const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
+/* gradients.c: norm-gradient and softmax-gradient. */
+HYP_NODISCARD hyp_status hyp_cpu_prepare_gradient(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                                  const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
 
 /* Parts of a loop, of `each` elements, that make up `elements`: what one thread should have at least. */
 enum { HYP_CPU_COMPUTED = 8192, HYP_CPU_MOVED = 32768 }; /* below these, waking a thread costs more than it helps */

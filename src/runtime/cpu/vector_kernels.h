@@ -89,6 +89,15 @@ typedef struct hyp_depthwise {
 /* Products of doubles: rows at a time. A panel has as many columns as a vector has floats, at most so many. */
 enum { HYP_DOUBLE_ROWS = 4, HYP_DOUBLE_PANEL = 16 };
 
+/* The gradient of `norm` for rows of it. */
+typedef struct hyp_norm_gradient {
+    int64_t size;
+    double epsilon;
+    const float *scale; /* may be NULL */
+    bool centred;       /* the mean is taken away */
+    bool by_scale;      /* instead of by x; no scale then */
+} hyp_norm_gradient;
+
 typedef struct hyp_cpu_kernels {
     const char *isa; /* "avx512" */
     int width;       /* floats in a vector */
@@ -154,6 +163,11 @@ typedef struct hyp_cpu_kernels {
      * unless centred; scale and bias may be NULL. */
     void (*norm)(const float *x, const float *scale, const float *bias, float *y, int64_t n, double epsilon,
                  bool centred);
+    /* Of a row of it: y = the gradient by x, or that by the scale before the sum over the rows; g is that by its result.
+     * y may be g. */
+    void (*norm_gradient)(const hyp_norm_gradient *p, const float *x, const float *g, float *y);
+    /* out = y (g - the sum of y g), for n elements that lie together; out may be g. */
+    void (*softmax_gradient)(const float *y, const float *g, float *out, int64_t n);
     /* Conversion of n elements. */
     /* out[HYP_DOUBLE_ROWS width] = a panel[k width], of `rows` rows of a, at least one, the others like the last. */
     void (*doubles)(const double *a, int64_t row, int64_t column, int64_t rows, const double *panel, int64_t k,

@@ -592,6 +592,61 @@ static void normalization_equals_reference_for_every_type_and_size(void **state)
     check_norm(&(norm_case){HYP_F32, HYP_F32, 0, 40, true, true});
 }
 
+/* By x with a scale of this type, NONE: without one, or by the scale. */
+static void check_norm_gradient(const norm_case *n, bool by_scale)
+{
+    pb_init(&builder);
+    const int64_t shape[] = {n->rows, n->size}, row[] = {n->size};
+    bool scale = n->scale_dtype != HYP_DTYPE_NONE && !by_scale;
+    uint32_t y = pb_output(&builder, "y", n->dtype, 2, pb_consts(&builder, 2, shape)), in[3];
+    in[0] = pb_input(&builder, "x", n->dtype, 2, pb_consts(&builder, 2, shape));
+    in[1] = pb_input(&builder, "g", n->dtype, 2, pb_consts(&builder, 2, shape));
+    if (scale) in[2] = pb_input(&builder, "s", n->scale_dtype, 1, pb_consts(&builder, 1, row));
+    HypPlan__Call *call = pb_call(&builder, "norm-gradient", scale ? 3 : 2, in, y);
+    pb_call_int(&builder, call, -1);
+    pb_call_float(&builder, call, 1e-3);
+    pb_call_int(&builder, call, n->centred);
+    pb_call_symbol(&builder, call, by_scale ? "scale" : "x");
+    tolerance want = tolerance_of(n->dtype, 4);
+    want.atol *= 4;
+    check((dims_list){{n->rows, n->size}, {n->rows, n->size}, {n->size}}, want);
+}
+
+static void gradients_of_norms_equal_reference_for_every_type_and_size(void **state)
+{
+    (void)state;
+    static const hyp_dtype types[] = {HYP_F32, HYP_F16, HYP_BF16, HYP_F64};
+    static const int64_t sizes[] = {7, 64, 96, 768, 1000, 2056, 20000};
+    for (size_t t = 0; t < 4; t++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (int k = 0; k < 4; k++) {
+                hyp_dtype scale = (i + t) % 3 == 0 ? HYP_DTYPE_NONE : (i + t) % 3 == 1 ? types[t] : HYP_F32;
+                check_norm_gradient(&(norm_case){types[t], scale, sizes[i] > 1000 ? 3 : 21, sizes[i], k & 1, false}, k & 2);
+            }
+    check_norm_gradient(&(norm_case){HYP_BF16, HYP_BF16, 3000, 24, true, false}, false); /* several rows in a block */
+    check_norm_gradient(&(norm_case){HYP_F32, HYP_F64, 5, 40, true, false}, false);
+    check_norm_gradient(&(norm_case){HYP_F32, HYP_F32, 0, 40, true, false}, false);
+}
+
+static void gradients_of_softmax_run_along_any_axis(void **state)
+{
+    (void)state;
+    static const hyp_dtype types[] = {HYP_F32, HYP_F16, HYP_BF16, HYP_F64};
+    static const int64_t sizes[][3] = {{3, 5, 64}, {3, 70, 1}, {2, 9, 33}, {1, 3, 1500}, {1, 2, 20000}, {3, 0, 4}};
+    for (size_t t = 0; t < 4; t++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (int axis = 0; axis < 3; axis++) {
+                const int64_t *s = sizes[i];
+                pb_init(&builder);
+                uint32_t in[2], *dims = pb_consts(&builder, 3, s);
+                in[0] = pb_input(&builder, "y", types[t], 3, dims), in[1] = pb_input(&builder, "g", types[t], 3, dims);
+                HypPlan__Call *call =
+                    pb_call(&builder, "softmax-gradient", 2, in, pb_output(&builder, "z", types[t], 3, dims));
+                pb_call_int(&builder, call, axis - (int)(t % 2) * 3);
+                check((dims_list){{s[0], s[1], s[2]}, {s[0], s[1], s[2]}}, tolerance_of(types[t], s[axis]));
+            }
+}
+
 static void ranges_of_every_type(void **state)
 {
     (void)state;
@@ -648,6 +703,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(scatter_equals_reference_for_every_type_and_reduction),
         cmocka_unit_test(fill_writes_shapes),
         cmocka_unit_test(normalization_equals_reference_for_every_type_and_size),
+        cmocka_unit_test(gradients_of_norms_equal_reference_for_every_type_and_size),
+        cmocka_unit_test(gradients_of_softmax_run_along_any_axis),
         cmocka_unit_test(ranges_of_every_type),
         cmocka_unit_test(random_numbers_equal_reference),
     };

@@ -18,6 +18,7 @@
     X(pointwise_f32) X(pointwise_f64) X(pointwise_i64) X(pointwise_u64) \
     X(softmax_f32) X(softmax_f64) X(softmax_stats_f32) X(softmax_stats_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
     X(softmax_rows) X(softmax_loose_rows) X(norm_rows) X(norm_loose_rows) X(norm_parts) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(pitch_16) X(pitch_32) X(transpose) X(gather) X(fill_i64) \
+    X(row_gradient) X(row_gradient_long_f32) X(row_gradient_long_f64) \
     X(gather_along) X(scatter) X(scatter_f64) X(scatter_i64) X(scatter_u64) \
     X(range_f64) X(range_u64) X(random_uniform) X(prefetch) \
     X(conv_f32) X(conv_f64) X(conv_u64) X(conv_transpose_f32) X(conv_transpose_f64) X(conv_transpose_u64) \
@@ -190,6 +191,16 @@ typedef struct hyp_cuda_norm_parts {
     uint32_t count;       /* up to HYP_CUDA_PARTS */
     uint32_t constant;    /* bias, and scale and bias of the norm, are the plan's weights */
 } hyp_cuda_norm_parts;
+
+/* Gradients of softmax and of norms, by x or by the scale: rows.x is x, of softmax its result, and rows.y the gradient. */
+typedef struct hyp_cuda_row_gradient {
+    hyp_cuda_rows rows;
+    hyp_cuda_extent inner; /* row_gradient_long_*: elements of a row are so many apart, and as many rows lie between them */
+    uint64_t g, scale;     /* g is as x; scale: a row of any floats, 0 = absent; row_gradient: of the type of the rows */
+    double epsilon;
+    uint32_t scale_dtype;
+    uint32_t softmax, centred, by_scale;
+} hyp_cuda_row_gradient;
 
 /* y = act(x + bias + before) + after in pieces of 16 bytes: bias is a row, the others have the size of y. f32, f16,
  * bf16. */

@@ -214,6 +214,97 @@ template <typename C> __device__ __forceinline__ void norm_long_row(const hyp_cu
     }
 }
 
+// ---- gradients of both ------------------------------------------------------------------------------------------
+
+// With h = (x - mean) / deviation and s = g scale: by the scale s h, by x (s - mean of s - h mean of (s h)) / deviation. That of
+// softmax is y (g - sum of (y g)), with y for h.
+__device__ __forceinline__ void row_gradient_row(const hyp_cuda_row_gradient &p, row_pieces &row, float *room)
+{
+    const hyp_cuda_rows &r = p.rows;
+    hyp_cuda_rows of_g = p.rows;
+    row_pieces g;
+    of_g.x = p.g;
+    g.row = row.row, g.there = row.there;
+    load_row<true>(r, row);
+    load_row<true>(of_g, g);
+    float sum = 0, mean = 0, squares = 0, inverse = 1, along = 0, size = (float)r.size;
+    int width = piece_width<true>(r);
+    auto over_elements = [&](auto f) {
+        for_pieces(r, row, [&](piece &x, int64_t, int i) {
+#pragma unroll
+            for (int e = 0; e < 8; e++)
+                if (e < width) f(x.v[e], g.kept[i].v[e]);
+        });
+    };
+    if (!p.softmax) {
+        if (p.centred) {
+            over_elements([&](float &x, float &) { sum += x; });
+            mean = over_row(sum, room, take_sum()) / size;
+        }
+        over_elements([&](float &x, float &) { squares += (x - mean) * (x - mean); });
+        inverse = 1 / sqrtf(over_row(squares, room, take_sum()) / size + (float)p.epsilon);
+        over_elements([&](float &x, float &) { x = (x - mean) * inverse; });
+    }
+    if (p.scale)
+        for_pieces(r, g, [&](piece &v, int64_t at, int) {
+            piece scale = load_vector(r.dtype, p.scale, at);
+#pragma unroll
+            for (int e = 0; e < 8; e++) v.v[e] *= scale.v[e];
+        });
+    if (p.by_scale) {
+        over_elements([&](float &h, float &s) { h *= s; });
+    } else {
+        over_elements([&](float &h, float &s) { along += s * h; });
+        along = over_row(along, room, take_sum());
+        sum = 0;
+        if (p.centred) {
+            over_elements([&](float &, float &s) { sum += s; });
+            sum = over_row(sum, room, take_sum()) / size;
+        }
+        if (p.softmax)
+            over_elements([&](float &y, float &s) { y *= s - along; });
+        else
+            over_elements([&](float &h, float &s) { h = (s - sum - h * (along / size)) * inverse; });
+    }
+    for_pieces(r, row, [&](piece &v, int64_t at, int) { store_piece<true>(r, row.row, at, v); });
+}
+
+// The same for rows of any length, type and place, read again for each sum.
+template <typename C> __device__ __forceinline__ void row_gradient_long_row(const hyp_cuda_row_gradient &p, const row_pieces &row, C *room)
+{
+    const hyp_cuda_rows &r = p.rows;
+    int64_t outer = divide(row.row, p.inner), step = p.inner.size;
+    int64_t start = outer * r.size * step + (row.row - outer * step), end = row.there ? r.size : 0;
+    C sum = 0, mean = 0, squares = 0, inverse = 1, along = 0, size = (C)r.size;
+    auto x_at = [&](int64_t i) { return load_native<C>(r.dtype, r.x, start + i * step); };
+    auto s_at = [&](int64_t i) {
+        C g = load_native<C>(r.dtype, p.g, start + i * step);
+        return p.scale ? g * load<C>(p.scale_dtype, p.scale, i) : g;
+    };
+    if (!p.softmax) {
+        for (int64_t i = threadIdx.x; p.centred && i < end; i += blockDim.x) sum += x_at(i);
+        if (p.centred) mean = over_row(sum, room, take_sum()) / size;
+        for (int64_t i = threadIdx.x; i < end; i += blockDim.x) {
+            C d = x_at(i) - mean;
+            squares += d * d;
+        }
+        inverse = 1 / (C)sqrt(over_row(squares, room, take_sum()) / size + (C)p.epsilon);
+    }
+    sum = 0;
+    for (int64_t i = threadIdx.x; !p.by_scale && i < end; i += blockDim.x) {
+        C s = s_at(i);
+        along += s * ((x_at(i) - mean) * inverse);
+        sum += s;
+    }
+    if (!p.by_scale) along = over_row(along, room, take_sum());
+    sum = !p.by_scale && p.centred ? over_row(sum, room, take_sum()) / size : 0;
+    for (int64_t i = threadIdx.x; i < end; i += blockDim.x) {
+        C s = s_at(i), h = (x_at(i) - mean) * inverse;
+        C by_x = p.softmax ? h * (s - along) : (s - sum - h * (along / size)) * inverse;
+        store_native(r.dtype, r.y, start + i * step, p.by_scale ? s * h : by_x);
+    }
+}
+
 // ---- a norm behind a product in parts ------------------------------------------------------------------------
 
 // Four neighbours of a row of f16 or bf16.
@@ -375,6 +466,7 @@ ROWS(softmax_rows, hyp_cuda_rows, p, softmax_row<true>)
 ROWS(softmax_loose_rows, hyp_cuda_rows, p, softmax_row<false>)
 ROWS(norm_rows, hyp_cuda_norm, p.rows, norm_row<true>)
 ROWS(norm_loose_rows, hyp_cuda_norm, p.rows, norm_row<false>)
+ROWS(row_gradient, hyp_cuda_row_gradient, p.rows, row_gradient_row)
 #undef ROWS
 
 extern "C" __global__ void __launch_bounds__(HYP_CUDA_PART_THREADS) norm_parts(const __grid_constant__ hyp_cuda_norm_parts p)
@@ -389,6 +481,15 @@ extern "C" __global__ void norm_long_f32(const __grid_constant__ hyp_cuda_norm p
 extern "C" __global__ void norm_long_f64(const __grid_constant__ hyp_cuda_norm p)
 {
     for_rows(p.rows, [&](row_pieces &row, double *room) { norm_long_row<double>(p, row, room); });
+}
+
+extern "C" __global__ void row_gradient_long_f32(const __grid_constant__ hyp_cuda_row_gradient p)
+{
+    for_rows(p.rows, [&](row_pieces &row, double *room) { row_gradient_long_row<float>(p, row, (float *)room); });
+}
+extern "C" __global__ void row_gradient_long_f64(const __grid_constant__ hyp_cuda_row_gradient p)
+{
+    for_rows(p.rows, [&](row_pieces &row, double *room) { row_gradient_long_row<double>(p, row, room); });
 }
 
 extern "C" __global__ void finish_product(const __grid_constant__ hyp_cuda_finish p)

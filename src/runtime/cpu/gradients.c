@@ -1,0 +1,80 @@
+/* norm-gradient and softmax-gradient in f32, row by row. */
+#include <string.h>
+
+#include "runtime/cpu/cpu.h"
+
+typedef struct gradient {
+    int64_t rows;
+    hyp_norm_gradient norm; /* of softmax the size alone */
+    bool softmax;
+} gradient;
+
+typedef struct gradient_run {
+    const gradient *s;
+    hyp_norm_gradient norm; /* with the scale of this run */
+    const hyp_cpu_kernels *kernels;
+    const float *x, *g; /* x: of softmax its result */
+    float *y;
+} gradient_run;
+
+static void gradient_part(void *state, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const gradient_run *r = state;
+    int64_t size = r->norm.size;
+    for (int64_t i = begin * size; i < end * size; i += size) {
+        if (r->s->softmax)
+            r->kernels->softmax_gradient(r->x + i, r->g + i, r->y + i, size);
+        else
+            r->kernels->norm_gradient(&r->norm, r->x + i, r->g + i, r->y + i);
+    }
+}
+
+static hyp_status run_gradient(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
+{
+    (void)diag;
+    const HypPlan__Call *call = op->step->call;
+    const gradient *s = op->state;
+    uint32_t scale_plus1 = hyp_plan_call_input(call, 2);
+    gradient_run r = {.s = s,
+                      .norm = s->norm,
+                      .kernels = run->kernels,
+                      .x = run->call.at[hyp_plan_call_input(call, 0) - 1],
+                      .g = run->call.at[hyp_plan_call_input(call, 1) - 1],
+                      .y = run->call.at[call->outputs[0]]};
+    r.norm.scale = scale_plus1 ? run->call.at[scale_plus1 - 1] : NULL;
+    hyp_cpu_parallel(run, s->rows, hyp_cpu_grain(HYP_CPU_COMPUTED, s->norm.size), gradient_part, &r);
+    return HYP_OK;
+}
+
+/* False for what the plain kernel computes or refuses: other types, and rows whose elements do not lie together. */
+static bool read_gradient(const hyp_kernel_call *c, gradient *s)
+{
+    int64_t inner = 1;
+    s->softmax = strcmp(c->op, "softmax-gradient") == 0;
+    for (uint32_t i = 0; i < c->in_count; i++)
+        if (hyp_kernel_input(c, i) && c->in[i].dtype != HYP_F32) return false;
+    if (s->softmax)
+        return hyp_kernel_softmax_gradient_rows(c, &s->rows, &s->norm.size, &inner) == HYP_OK && inner == 1;
+    s->norm.epsilon = c->attrs[1].f;
+    s->norm.centred = c->attrs[2].i != 0;
+    return hyp_kernel_norm_gradient_rows(c, &s->rows, &s->norm.size, &s->norm.by_scale) == HYP_OK;
+}
+
+hyp_status hyp_cpu_prepare_gradient(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                    const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag)
+{
+    (void)step, (void)channels_last;
+    hyp_call_arguments a;
+    hyp_diag unfit = {0};
+    gradient s = {0};
+    hyp_reference_arguments(&(hyp_reference_call){.program = model->plan->program, .values = values}, op->step->call,
+                            &unfit, &a);
+    if (!read_gradient(&a.call, &s)) return HYP_OK;
+    op->state = hyp_malloc(sizeof s);
+    if (!op->state) return hyp_fail_memory(diag, sizeof s);
+    *(gradient *)op->state = s;
+    op->run = run_gradient;
+    op->destroy = hyp_free;
+    return HYP_OK;
+}
