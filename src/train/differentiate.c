@@ -3,6 +3,7 @@
 
 #include "train/form.h"
 #include "train/gradient.h"
+#include "train/parts.h"
 #include "train/train.h"
 
 typedef struct forms {    /* of one operator's gradient */
@@ -17,6 +18,8 @@ typedef struct pass {
     bool *depends; /* by value: on one of the wrt values */
     bool *wanted;  /* by value: the loss depends on it */
     hyp_value_id *gradients;
+    HYP_VEC(hyp_part) parts; /* gradients of parts, of all values; by value: */
+    uint32_t *last_part;     /* + 1; 0: there is none that is not in its gradient yet */
     hyp_builder b;
 } pass;
 
@@ -173,6 +176,8 @@ static void end(pass *p)
     hyp_free(p->depends);
     hyp_free(p->wanted);
     hyp_free(p->gradients);
+    hyp_free(p->last_part);
+    hyp_vec_free(&p->parts);
     hyp_builder_dispose(&p->b);
 }
 
@@ -228,18 +233,46 @@ static void add_gradient(pass *p, hyp_value_id v, hyp_value_id more)
     *sum = *sum == HYP_NO_VALUE ? more : hyp_build_node(&p->b, HYP_OP_add, NULL, *sum, more);
 }
 
+/* Keeps the gradient of a part that a slice took until all of them are known; false for what takes no such part. */
+static bool keep_part(pass *p, const hyp_node *node)
+{
+    hyp_value_id v = node->inputs[0];
+    hyp_type x = p->g->values.data[v].type;
+    hyp_part part;
+    if (node->op != HYP_OP_slice || !hyp_part_of_slice(node, &x, &part)) return false;
+    part.gradient = p->gradients[node->outputs[0]];
+    part.next = p->last_part[v];
+    hyp_build_note(&p->b, hyp_vec_push(&p->parts, p->b.diag, part));
+    if (hyp_build_ok(&p->b)) p->last_part[v] = (uint32_t)p->parts.len;
+    return true;
+}
+
+/* The gradient by a value all of whose readers were seen. */
+static hyp_value_id gradient_of(pass *p, hyp_value_id v)
+{
+    size_t count = 0;
+    if (!p->last_part[v]) return p->gradients[v];
+    for (uint32_t i = p->last_part[v]; i; i = p->parts.data[i - 1].next) count++;
+    hyp_type x = p->g->values.data[v].type;
+    hyp_part *parts = hyp_arena_zalloc(&p->b.arena, count, sizeof *parts);
+    if (!parts) hyp_build_note(&p->b, hyp_fail_memory(p->b.diag, count * sizeof *parts));
+    for (uint32_t i = p->last_part[v], at = 0; parts && i; i = p->parts.data[i - 1].next) parts[at++] = p->parts.data[i - 1];
+    p->last_part[v] = 0;
+    while (count && hyp_build_ok(&p->b)) add_gradient(p, v, hyp_parts_join(&p->b, &x, parts, &count));
+    return p->gradients[v];
+}
+
 static void differentiate_node(pass *p, const hyp_node *node)
 {
     const hyp_sexpr *form = NULL;
     hyp_scope s = {.b = &p->b, .node = *node, .numbers = p->g->values.data[node->outputs[0]].type.dtype};
     const forms *f = forms_of(p, node->op);
-    p->b.from = (hyp_provenance){.sources = node->from.sources, .source_count = node->from.source_count};
     name_outputs(p, &s);
     name_inputs(&s);
     for (uint32_t i = 0; f->all && i < f->lets; i++) hyp_form_is_let(&s, f->all->items[i]);
     for (uint32_t i = 0; i < s.node.input_count && hyp_build_ok(&p->b); i++) {
         hyp_value_id v = s.node.inputs[i];
-        if (!is_between(p, v) || form_of(p, &s.node, i, &form) != GRADIENT) continue;
+        if (!is_between(p, v) || form_of(p, &s.node, i, &form) != GRADIENT || keep_part(p, &s.node)) continue;
         hyp_type type = hyp_build_type(&p->b, v);
         s.input = i;
         if (hyp_op_get(s.node.op)->max_inputs == HYP_VARIADIC)
@@ -258,11 +291,14 @@ static hyp_status differentiate(pass *p, hyp_value_id from, hyp_value_id gradien
     p->gradients = hyp_malloc(p->values * sizeof *p->gradients);
     if (!p->gradients) return hyp_fail_memory(p->b.diag, p->values * sizeof *p->gradients);
     memset(p->gradients, 0xff, p->values * sizeof *p->gradients); /* HYP_NO_VALUE */
+    p->last_part = hyp_calloc(p->values, sizeof *p->last_part);
+    if (!p->last_part) return hyp_fail_memory(p->b.diag, p->values * sizeof *p->last_part);
     p->gradients[from] = gradient;
     for (size_t i = p->nodes; i-- > 0 && hyp_build_ok(&p->b);) {
         hyp_node n = p->g->nodes.data[i]; /* a copy, for nodes move when more are added */
         bool any = false;
-        for (uint32_t o = 0; o < n.output_count; o++) any |= p->gradients[n.outputs[o]] != HYP_NO_VALUE;
+        p->b.from = (hyp_provenance){.sources = n.from.sources, .source_count = n.from.source_count};
+        for (uint32_t o = 0; o < n.output_count; o++) any |= gradient_of(p, n.outputs[o]) != HYP_NO_VALUE;
         if (any) differentiate_node(p, &n);
     }
     return p->b.status;
@@ -276,7 +312,8 @@ hyp_status hyp_gradient_from(hyp_graph *g, hyp_value_id from, hyp_value_id gradi
     p.b.g = g;
     if (status == HYP_OK) status = differentiate(&p, from, gradient);
     for (size_t i = 0; i < count && status == HYP_OK; i++)
-        gradients[i] = is_between(&p, wrt[i]) ? p.gradients[wrt[i]] : HYP_NO_VALUE;
+        gradients[i] = is_between(&p, wrt[i]) ? gradient_of(&p, wrt[i]) : HYP_NO_VALUE;
+    if (status == HYP_OK) status = p.b.status;
     end(&p);
     return status;
 }

@@ -98,6 +98,60 @@ static void every_gradient_agrees_with_differences(void **state)
     print_message("%zu cases\n", t.cases);
 }
 
+/* Parts that slices took are put side by side, not each among zeros and then added up. */
+static void gradients_of_parts_are_one_concat(void **state)
+{
+    static const struct {
+        const char *body;
+        size_t concats, pads, adds;
+    } rows[] = {
+        /* all of x, in another order */
+        {"(%a (slice :starts (0 4) :sizes (2 2) :steps (1 1) %x)) (%b (slice :starts (0 0) :sizes (2 1) :steps (1 1) %x)) "
+         "(%c (slice :starts (0 1) :sizes (2 3) :steps (1 1) %x))",
+         1, 0, 0},
+        /* something left out in front, then between */
+        {"(%a (slice :starts (0 1) :sizes (2 2) :steps (1 1) %x)) (%b (slice :starts (0 4) :sizes (2 2) :steps (1 1) %x)) "
+         "(%c (slice :starts (0 3) :sizes (2 1) :steps (1 1) %x))",
+         1, 1, 0},
+        {"(%a (slice :starts (0 0) :sizes (2 1) :steps (1 1) %x)) (%b (slice :starts (0 2) :sizes (2 3) :steps (1 1) %x)) "
+         "(%c (slice :starts (0 5) :sizes (2 1) :steps (1 1) %x))",
+         1, 1, 0},
+        /* one overlaps: it is added */
+        {"(%a (slice :starts (0 0) :sizes (2 3) :steps (1 1) %x)) (%b (slice :starts (0 3) :sizes (2 3) :steps (1 1) %x)) "
+         "(%c (slice :starts (0 1) :sizes (2 4) :steps (1 1) %x))",
+         1, 1, 1},
+        /* another axis, and another reader */
+        {"(%a (slice :starts (0 0) :sizes (2 3) :steps (1 1) %x)) (%b (slice :starts (1 0) :sizes (1 6) :steps (1 1) %x)) "
+         "(%c (neg %x))",
+         0, 2, 2},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        hyp_dims *dims = new_dims();
+        hyp_diag diag = {0};
+        hyp_strbuf text = {0};
+        hyp_graph g;
+        size_t count[HYP_OP_COUNT] = {0};
+        hyp_strbuf_printf(&text,
+                          "(graph \"parts\" (input %%x (f64 2 6)) %s (%%d (reduce-sum :axes (0 1) :keep 0 %%a)) "
+                          "(%%e (reduce-sum :axes (0 1) :keep 0 %%b)) (%%f (reduce-sum :axes (0 1) :keep 0 %%c)) "
+                          "(%%h (mul %%d %%e)) (%%y (mul %%h %%f)) (output \"y\" %%y))",
+                          rows[i].body);
+        hyp_graph_init(&g, dims);
+        assert_ok(hyp_graph_parse(&g, "parts", hyp_strbuf_text(&text), text.len, &diag), &diag);
+        hyp_value_id x = g.inputs.data[0], y = g.outputs.data[0].value, gradient;
+        size_t before = g.nodes.len;
+        assert_ok(hyp_differentiate(&g, y, &x, 1, &gradient, &diag), &diag);
+        for (size_t n = before; n < g.nodes.len; n++) count[g.nodes.data[n].op]++;
+        if (count[HYP_OP_concat] != rows[i].concats || count[HYP_OP_pad] != rows[i].pads || count[HYP_OP_add] != rows[i].adds)
+            fail_msg("row %zu: %zu concats, %zu pads, %zu additions", i, count[HYP_OP_concat], count[HYP_OP_pad],
+                     count[HYP_OP_add]);
+        hyp_strbuf_dispose(&text);
+        hyp_graph_dispose(&g);
+        hyp_dims_destroy(dims);
+    }
+}
+
 /* What has no gradient is written down here: a new operator has to be given one, or to be put on this list. */
 static void operators_without_gradients_are_known(void **state)
 {
@@ -228,6 +282,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_gradient_agrees_with_differences),
+        cmocka_unit_test(gradients_of_parts_are_one_concat),
         cmocka_unit_test(kinks_are_as_pytorch_has_them),
         cmocka_unit_test(operators_without_gradients_are_known),
         cmocka_unit_test(every_text_has_its_forms),
