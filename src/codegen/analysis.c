@@ -304,10 +304,14 @@ hyp_status hyp_lower_analyse(hyp_lowering *l)
             HYP_TRY(note_input_parts(l, node, i, &in_parts));
             if (in_parts) continue;
             hyp_value_id v = hyp_lower_operand(l, node, i, &transposed);
-            if ((node->op == HYP_OP_attention && i < 3) || node->op == HYP_OP_concat) {
+            if (node->op == HYP_OP_attention && i < 3) {
                 hyp_view view;
-                HYP_TRY(hyp_lower_find_view(l, v, node->op == HYP_OP_attention, &view));
+                HYP_TRY(hyp_lower_find_view(l, v, true, &view));
                 v = view.value;
+            } else if (node->op == HYP_OP_concat) {
+                hyp_fine_view fine;
+                HYP_TRY(hyp_lower_find_fine_view(l, v, &fine));
+                v = fine.view.value;
             }
             bool joins = grouped;
             if (grouped && v != HYP_NO_VALUE) {

@@ -135,6 +135,19 @@ static hyp_status emit_part(hyp_lowering *l, const hyp_node *node, const hyp_vie
     return emit_copy(l, node, x, view->offset, y, offset, &axes);
 }
 
+/* The same for a whole input, by the finest axes in which it is seen. */
+static hyp_status emit_input(hyp_lowering *l, const hyp_node *node, hyp_value_id v, uint32_t y, const hyp_dim *strides,
+                             hyp_dim offset)
+{
+    hyp_fine_view fine;
+    hyp_dim of_axis[HYP_MAX_RANK] = {0};
+    HYP_TRY(hyp_lower_find_fine_view(l, v, &fine));
+    const hyp_type *type = &hyp_lower_value(l, fine.of)->type;
+    for (int32_t i = 0; i < type->rank; i++)
+        HYP_TRY(hyp_dim_mul(l->graph->dims, fine.step[i], strides[fine.axis[i]], &of_axis[i], l->diag));
+    return emit_part(l, node, &fine.view, type, y, of_axis, offset);
+}
+
 /* Parts are read where they lie: a part that was cut out, or whose axes changed places, is not made by itself first,
  * and of one that is a concat its own parts are copied. */
 hyp_status hyp_emit_concat(hyp_lowering *l, const hyp_node *node)
@@ -157,9 +170,7 @@ hyp_status hyp_emit_concat(hyp_lowering *l, const hyp_node *node)
             HYP_TRY(hyp_dim_mul(l->graph->dims, type.dims[parts.axis], strides[parts.axis], &step, l->diag));
             HYP_TRY(hyp_dim_add(l->graph->dims, offset, step, &offset, l->diag));
         }
-        if (parts.concat) continue;
-        HYP_TRY(hyp_lower_find_view(l, node->inputs[i], false, &view));
-        HYP_TRY(emit_part(l, node, &view, &type, y, strides, offset));
+        if (!parts.concat) HYP_TRY(emit_input(l, node, node->inputs[i], y, strides, offset));
     }
     return HYP_OK;
 }

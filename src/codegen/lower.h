@@ -106,6 +106,16 @@ typedef struct hyp_view {
  * neither rows nor columns of them would lie together any more. */
 hyp_status hyp_lower_find_view(hyp_lowering *l, hyp_value_id v, bool matrices, hyp_view *out);
 
+/* How a concat reads one of its inputs: by the axes of `of`, which is the input itself, or a value behind views whose axes
+ * a reshape merged into the input's. Axis i of it is, `step[i]` elements at a time, part of axis `axis[i]` of the input. */
+typedef struct hyp_fine_view {
+    hyp_value_id of;
+    int32_t axis[HYP_MAX_RANK];
+    hyp_dim step[HYP_MAX_RANK];
+    hyp_view view; /* of `of` */
+} hyp_fine_view;
+hyp_status hyp_lower_find_fine_view(hyp_lowering *l, hyp_value_id v, hyp_fine_view *out);
+
 /* A value that is a concat, or one whose axes changed places or were split from ones of one element: its parts lie one
  * behind the other along an axis of the value. */
 typedef struct hyp_parts {

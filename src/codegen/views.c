@@ -137,6 +137,48 @@ hyp_status hyp_lower_find_view(hyp_lowering *l, hyp_value_id v, bool matrices, h
     return HYP_OK;
 }
 
+/* Which axis of `to` each axis of `from` is part of, and in which steps; false where some axis of `to` is not a row of
+ * neighbours of `from`. */
+static bool find_merged(hyp_dims *dims, const hyp_type *from, const hyp_type *to, hyp_fine_view *out)
+{
+    int32_t next = from->rank - 1;
+    for (int32_t a = to->rank - 1; a >= 0; a--) {
+        hyp_dim product = 1;
+        while (next >= 0 && product != to->dims[a]) {
+            out->axis[next] = a;
+            out->step[next] = product;
+            if (hyp_dim_mul(dims, product, from->dims[next--], &product, NULL) != HYP_OK) return false;
+        }
+        if (product != to->dims[a]) return false;
+    }
+    for (; next >= 0; next--) { /* what is left has to be axes of one element */
+        if (from->dims[next] != 1 || to->rank == 0) return false;
+        out->axis[next] = 0;
+        out->step[next] = 0;
+    }
+    return true;
+}
+
+hyp_status hyp_lower_find_fine_view(hyp_lowering *l, hyp_value_id v, hyp_fine_view *out)
+{
+    const hyp_value *value = hyp_lower_value(l, v);
+    hyp_fine_view fine = {.of = v};
+    *out = fine;
+    for (int32_t i = 0; i < value->type.rank; i++) {
+        out->axis[i] = i;
+        out->step[i] = 1;
+    }
+    HYP_TRY(hyp_lower_find_view(l, v, false, &out->view));
+    if (out->view.value != v || value->kind != HYP_VALUE_NODE || l->values[v].constant || l->values[v].listed) return HYP_OK;
+    const hyp_node *node = &l->graph->nodes.data[value->producer];
+    if (node->op != HYP_OP_reshape && node->op != HYP_OP_flatten) return HYP_OK;
+    fine.of = node->inputs[0];
+    if (!find_merged(l->graph->dims, &hyp_lower_value(l, fine.of)->type, &value->type, &fine)) return HYP_OK;
+    HYP_TRY(hyp_lower_find_view(l, fine.of, false, &fine.view));
+    if (fine.view.value != fine.of) *out = fine;
+    return HYP_OK;
+}
+
 hyp_status hyp_lower_find_rows(hyp_lowering *l, hyp_value_id v, hyp_view *out)
 {
     enum { LONG = 16 };

@@ -673,6 +673,26 @@ static void parts_of_a_concat_fill_its_result(void **state)
     assert_int_equal(dim_value(f, f->p->steps[3]->copy->y_offset), 4);
 }
 
+/* Heads that become rows again are copied from where they lie; what a model shows is made all the same. */
+static void merged_axes_of_a_concat_fill_its_result(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 n 3 4 5)) (%1 (exp %x)) (%2 (transpose :perm (0 2 1 3) %1)) "
+             "(%3 (reshape :shape (n 4 15) %2)) (%4 (concat :axis 2 %3 %3)) (output \"y\" %4))");
+    assert_steps(f, "exp concat concat");
+    const HypPlan__Copy *second = f->p->steps[2]->copy;
+    assert_int_equal(second->n_extents, 4);
+    assert_int_equal(dim_value(f, second->y_offset), 15);
+    assert_int_equal(dim_value(f, second->y_strides[1]), 30);
+    assert_int_equal(dim_value(f, second->x_strides[2]), 20);
+    lower(f, "(graph \"\" (input %x (f32 2 3 4)) (%1 (exp %x)) (%2 (transpose :perm (0 2 1) %1)) "
+             "(%3 (reshape :shape (8 3) %2)) (%4 (concat :axis 1 %3 %3)) (output \"t\" %3) (output \"y\" %4))");
+    assert_steps(f, "exp transpose concat concat");
+    lower(f, "(graph \"\" (input %x (f32 2 3 4)) (%1 (exp %x)) (%2 (transpose :perm (0 2 1) %1)) "
+             "(%3 (reshape :shape (4 6) %2)) (%4 (concat :axis 1 %3 %3)) (output \"y\" %4))"); /* no rows of neighbours */
+    assert_steps(f, "exp transpose concat concat");
+}
+
 /* Parts of parts are copied straight to their place; the concat between, which nothing else reads, is not made. */
 static void parts_of_a_concat_in_a_concat_fill_its_result(void **state)
 {
@@ -1093,6 +1113,7 @@ int main(void)
         TEST(outputs_that_are_something_else_too_are_copies),
         TEST(parts_of_a_concat_fill_its_result),
         TEST(parts_of_a_concat_in_a_concat_fill_its_result),
+        TEST(merged_axes_of_a_concat_fill_its_result),
         TEST(unread_parts_of_a_split_are_not_copied),
         TEST(parts_in_one_piece_are_windows),
         TEST(parts_of_a_single_row_are_windows_whatever_its_length),

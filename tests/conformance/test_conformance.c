@@ -589,6 +589,48 @@ static void parts_are_read_where_they_lie(void **state)
     assert_true(ran > 0);
 }
 
+/* What a concat puts together is copied from where it lies, also where axes changed places and were merged then: heads of
+ * an attention that become rows again. */
+static void merged_axes_are_put_together_from_where_they_lie(void **state)
+{
+    enum { A = 2, B = 3, C = 4, D = 5 };
+    static const struct {
+        const char *text;
+        int perm[4], merged; /* the axis, of those that changed places, that is merged with the next one */
+        bool along;          /* that axis is the one that grows */
+    } rows[] = {
+        {"(%t (transpose :perm (0 2 1 3) %x)) (%r (reshape :shape (2 4 15) %t)) (%y (concat :axis 2 %r %r))", {0, 2, 1, 3}, 2, true},
+        {"(%t (transpose :perm (0 3 1 2) %x)) (%r (reshape :shape (2 5 12) %t)) (%y (concat :axis 2 %r %r))", {0, 3, 1, 2}, 2, true},
+        {"(%t (transpose :perm (0 2 1 3) %x)) (%r (reshape :shape (2 4 15) %t)) (%y (concat :axis 1 %r %r))", {0, 2, 1, 3}, 2, false},
+        {"(%t (transpose :perm (1 3 0 2) %x)) (%r (reshape :shape (15 2 4) %t)) (%y (concat :axis 0 %r %r))", {1, 3, 0, 2}, 0, true},
+    };
+    static const int dims[] = {A, B, C, D};
+    (void)state;
+    float x[A * B * C * D];
+    for (int i = 0; i < A * B * C * D; i++) x[i] = (float)i;
+    hyp_tensor in = {.data = x, .bytes = sizeof x, .dtype = HYP_F32, .rank = 4, .dims = {A, B, C, D}}, got;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const int *perm = rows[i].perm;
+        char text[512];
+        snprintf(text, sizeof text, "(graph \"\" (input %%x (f32 2 3 4 5)) %s (output \"y\" %%y))", rows[i].text);
+        if (!run_text(text, &in, 1, &got)) continue;
+        assert_int_equal(got.bytes, 2 * sizeof x);
+        int to[4], after = rows[i].along ? 1 : dims[perm[2]] * dims[perm[3]]; /* elements behind the axis that grows */
+        for (int a = rows[i].merged + 2; rows[i].along && a < 4; a++) after *= dims[perm[a]];
+        int block = after * (rows[i].along ? dims[perm[rows[i].merged]] * dims[perm[rows[i].merged + 1]] : dims[perm[1]]);
+        for (int from = 0; from < A * B * C * D; from++) {
+            const int at[] = {from / (B * C * D), from / (C * D) % B, from / D % C, from % D};
+            for (int a = 0; a < 4; a++) to[a] = at[perm[a]];
+            int flat = ((to[0] * dims[perm[1]] + to[1]) * dims[perm[2]] + to[2]) * dims[perm[3]] + to[3];
+            for (int copy = 0; copy < 2; copy++) {
+                int place = flat / block * 2 * block + copy * block + flat % block;
+                if (((float *)got.data)[place] != x[from]) fail_msg("%s: element %d", rows[i].text, place);
+            }
+        }
+        free_tensors(&got, 1);
+    }
+}
+
 static void the_same_inputs_give_the_same_bytes(void **state)
 {
     (void)state;
@@ -668,6 +710,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_wrong_index_is_an_error),
         cmocka_unit_test(every_operator_is_right_or_refused),
         cmocka_unit_test(parts_are_read_where_they_lie),
+        cmocka_unit_test(merged_axes_are_put_together_from_where_they_lie),
         cmocka_unit_test(the_same_inputs_give_the_same_bytes),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
