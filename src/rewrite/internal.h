@@ -377,6 +377,7 @@ struct hyp_measured {
     double shape[HYP_MEASURED_SIZES]; /* as `sizes_of` in measured.c says */
     double place[HYP_MEASURED_SIZES]; /* binary logarithms of the shape */
     double seconds, log_ratio;        /* log_ratio: logarithm of seconds over the roofline */
+    bool computes;                    /* elementwise: it says how long the arithmetic takes, not only how long moving does */
 };
 /* Reads (measured OP SIZE... TYPE SECONDS), all but the ratio. */
 HYP_NODISCARD hyp_status hyp_measured_read(const char *file, const hyp_sexpr *form, hyp_measured *out, hyp_diag *diag);

@@ -176,7 +176,12 @@ void hyp_measured_compare(const hyp_device_profile *profile, hyp_measured *m)
     question q;
     line.profile.measured_count = 0;
     ask(m, &q);
-    m->log_ratio = log(m->seconds / hyp_roofline_cost(&q.query, &line));
+    double launch = profile->launch_seconds, roofline = hyp_roofline_cost(&q.query, &line), pass = roofline - launch;
+    m->log_ratio = log(m->seconds / roofline);
+    /* Little work says more of launching. And where arithmetic hides behind what is moved, a pass says something of it only
+     * if it takes twice as long at least. */
+    bool hides = pass > hyp_roofline_work(&q.query, &line) * (1 + 1e-9);
+    m->computes = pass >= launch && m->seconds >= 2 * launch && (!hides || m->seconds - launch >= 2 * pass);
 }
 
 /* Whether an entry says something of this kernel. A convolution of one tap has the sizes of a layer, and a device may run it
@@ -213,11 +218,10 @@ bool hyp_measured_ratio(const hyp_device_profile *profile, hyp_op op, hyp_dtype 
 
 bool hyp_measured_element(const hyp_device_profile *profile, hyp_op op, hyp_dtype dtype, double *out)
 {
-    enum { LAUNCHES = 2 }; /* what takes fewer says more of launching than of computing */
     *out = INFINITY;
     for (size_t i = 0; i < profile->measured_count; i++) {
         const hyp_measured *m = &profile->measured[i];
-        if (m->op == op && m->dtype == dtype && m->seconds >= LAUNCHES * profile->launch_seconds)
+        if (m->op == op && m->dtype == dtype && m->computes)
             *out = fmin(*out, fmax(0, m->seconds - profile->launch_seconds) / m->shape[0]);
     }
     return isfinite(*out);

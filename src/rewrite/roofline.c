@@ -504,6 +504,17 @@ static double all_reduce(const asking *a)
     return d->all_reduce_seconds + all_inputs(a) / d->all_reduce_bytes_per_second;
 }
 
+static double one_kernel(const asking *a);
+
+/* An elementwise operator in its reader's kernel: no pass, such as was measured, and never more than one of its own. */
+static double in_reader(const asking *a)
+{
+    hyp_cost_query query = *a->q;
+    asking apart = {&query, a->line, a->device};
+    query.joined = false;
+    return fmin(one_pass(a), one_kernel(&apart));
+}
+
 static double one_kernel(const asking *a)
 {
     const hyp_cost_query *q = a->q;
@@ -538,6 +549,7 @@ static double one_kernel(const asking *a)
     default: break;
     }
     if (q->output_count == 0) return one_pass(a);
+    if (q->joined) return in_reader(a);
     bool reduces = q->op == HYP_OP_reduce_sum || q->op == HYP_OP_reduce_mean;
     double of_shape, count = elements(a, reduces ? q->inputs[0] : &q->outputs[0]);
     const double shape[] = {count, second_size(a)};
