@@ -311,6 +311,7 @@ hyp_status hyp_gradient_from(hyp_graph *g, hyp_value_id from, hyp_value_id gradi
     hyp_status status = begin(&p, g, from, wrt, count, diag);
     p.b.g = g;
     if (status == HYP_OK) status = differentiate(&p, from, gradient);
+    p.b.from = (hyp_provenance){0};
     for (size_t i = 0; i < count && status == HYP_OK; i++)
         gradients[i] = is_between(&p, wrt[i]) ? gradient_of(&p, wrt[i]) : HYP_NO_VALUE;
     if (status == HYP_OK) status = p.b.status;

@@ -599,10 +599,14 @@ static void merged_axes_are_put_together_from_where_they_lie(void **state)
         int perm[4], merged; /* the axis, of those that changed places, that is merged with the next one */
         bool along;          /* that axis is the one that grows */
     } rows[] = {
-        {"(%t (transpose :perm (0 2 1 3) %x)) (%r (reshape :shape (2 4 15) %t)) (%y (concat :axis 2 %r %r))", {0, 2, 1, 3}, 2, true},
-        {"(%t (transpose :perm (0 3 1 2) %x)) (%r (reshape :shape (2 5 12) %t)) (%y (concat :axis 2 %r %r))", {0, 3, 1, 2}, 2, true},
-        {"(%t (transpose :perm (0 2 1 3) %x)) (%r (reshape :shape (2 4 15) %t)) (%y (concat :axis 1 %r %r))", {0, 2, 1, 3}, 2, false},
-        {"(%t (transpose :perm (1 3 0 2) %x)) (%r (reshape :shape (15 2 4) %t)) (%y (concat :axis 0 %r %r))", {1, 3, 0, 2}, 0, true},
+        {"(%t (transpose :perm (0 2 1 3) %x)) (%r (reshape :shape (2 4 15) %t)) (%y (concat :axis 2 %r %r))",
+         {0, 2, 1, 3}, 2, true},
+        {"(%t (transpose :perm (0 3 1 2) %x)) (%r (reshape :shape (2 5 12) %t)) (%y (concat :axis 2 %r %r))",
+         {0, 3, 1, 2}, 2, true},
+        {"(%t (transpose :perm (0 2 1 3) %x)) (%r (reshape :shape (2 4 15) %t)) (%y (concat :axis 1 %r %r))",
+         {0, 2, 1, 3}, 2, false},
+        {"(%t (transpose :perm (1 3 0 2) %x)) (%r (reshape :shape (15 2 4) %t)) (%y (concat :axis 0 %r %r))",
+         {1, 3, 0, 2}, 0, true},
     };
     static const int dims[] = {A, B, C, D};
     (void)state;

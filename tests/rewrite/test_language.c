@@ -568,7 +568,8 @@ static void a_reader_computes_for_no_more_than_a_kernel_would(void **state)
 {
     (void)state;
     static const char *const profiles[] = {"cpu", "generic", "avx2", "avx512", "h100", "h200"};
-    static const hyp_op ops[] = {HYP_OP_add, HYP_OP_mul, HYP_OP_sub, HYP_OP_relu, HYP_OP_tanh, HYP_OP_exp, HYP_OP_gelu, HYP_OP_cast};
+    static const hyp_op ops[] = {HYP_OP_add,  HYP_OP_mul, HYP_OP_sub,  HYP_OP_relu, /* three of two inputs first */
+                                 HYP_OP_tanh, HYP_OP_exp, HYP_OP_gelu, HYP_OP_cast};
     static const hyp_dtype types[] = {HYP_F32, HYP_F16, HYP_BF16};
     static const int64_t sizes[] = {1000, 16384, 300000, 2097152, 12582912, 100000000};
     hyp_arena arena = {0};
@@ -579,7 +580,8 @@ static void a_reader_computes_for_no_more_than_a_kernel_would(void **state)
                 for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
                     hyp_type x = {.dtype = types[t], .rank = 1, .dims = {sizes[i]}};
                     const hyp_type *inputs[2] = {&x, &x};
-                    hyp_cost_query q = {.op = ops[o], .inputs = inputs, .input_count = o < 3 ? 2 : 1, .outputs = &x, .output_count = 1};
+                    hyp_cost_query q = {
+                        .op = ops[o], .inputs = inputs, .input_count = o < 3 ? 2 : 1, .outputs = &x, .output_count = 1};
                     double apart = hyp_roofline_cost(&q, &line);
                     q.joined = true;
                     double joined = hyp_roofline_cost(&q, &line);
@@ -596,9 +598,10 @@ static void a_reader_computes_for_no_more_than_a_kernel_would(void **state)
 static void a_group_moves_its_tensors_once(void **state)
 {
     (void)state;
-    static const char text[] = "(graph \"\" (input %g (bf16 8 512 3072)) (input %x (bf16 8 512 3072)) (%1 (mul %x %x)) (%2 (mul %x %1)) "
-                               "(%3 (add %x %2)) (%4 (tanh %3)) (%5 (mul %4 %4)) (%6 (sub %g %5)) (%7 (mul %6 %g)) (%8 (mul %7 %x)) "
-                               "(%9 (add %8 %4)) (%10 (mul %9 %1)) (%11 (add %10 %2)) (%12 (mul %11 %g)) (output \"y\" %12))";
+    static const char text[] =
+        "(graph \"\" (input %g (bf16 8 512 3072)) (input %x (bf16 8 512 3072)) (%1 (mul %x %x)) (%2 (mul %x %1)) "
+        "(%3 (add %x %2)) (%4 (tanh %3)) (%5 (mul %4 %4)) (%6 (sub %g %5)) (%7 (mul %6 %g)) (%8 (mul %7 %x)) "
+        "(%9 (add %8 %4)) (%10 (mul %9 %1)) (%11 (add %10 %2)) (%12 (mul %11 %g)) (output \"y\" %12))";
     hyp_arena arena = {0};
     hyp_roofline line = line_of(&arena, "h100");
     hyp_dims *dims;

@@ -825,6 +825,25 @@ static void softmax_agrees_on_random_shapes(void **state)
     }
 }
 
+static void gradients_of_softmax_agree_on_random_shapes(void **state)
+{
+    (void)state;
+    for (int round = 0; round < rounds(30); round++) {
+        pb_init(&b);
+        int64_t dims[3] = {PICK(0, 1, 3), PICK(1, 2, 10, 16, 100), PICK(1, 1, 2, 15, 300)},
+                count = dims[0] * dims[1] * dims[2];
+        hyp_dtype dtype = rng_below(&r, 4) ? HYP_F32 : HYP_BF16;
+        uint32_t *d = pb_consts(&b, 3, dims), in[2] = {pb_input(&b, "y", dtype, 3, d), pb_input(&b, "g", dtype, 3, d)};
+        pb_call_int(&b, pb_call(&b, "softmax-gradient", 2, in, pb_output(&b, "z", dtype, 3, d)), 1);
+        hyp_tensor x[2] = {tensor_of("y", dtype, random_data(dtype, (size_t)count), 3, dims),
+                           tensor_of("g", dtype, random_data(dtype, (size_t)count), 3, dims)};
+        compare_backends(2, x, 1, (const char *const[]){"z"}, dtype, (size_t)count, dtype == HYP_F32 ? 1e-5 : 0.01);
+        free(x[0].data);
+        free(x[1].data);
+        pb_dispose(&b);
+    }
+}
+
 static void reduce_agrees_on_random_axes(void **state)
 {
     (void)state;
@@ -991,6 +1010,7 @@ int main(void)
         cmocka_unit_test(pointwise_agrees_on_random_programs),
         cmocka_unit_test(comparisons_and_choices_agree_in_every_type),
         cmocka_unit_test(softmax_agrees_on_random_shapes),
+        cmocka_unit_test(gradients_of_softmax_agree_on_random_shapes),
         cmocka_unit_test(reduce_agrees_on_random_axes),
         cmocka_unit_test(copy_agrees_on_random_permutations),
         cmocka_unit_test(matrices_are_transposed),

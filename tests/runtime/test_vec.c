@@ -296,7 +296,7 @@ static void check_gradients(const hyp_cpu_kernels *k, int64_t n, double centre, 
     k->norm_gradient(&p, x, g, by_x);
     p.by_scale = true, p.scale = NULL;
     k->norm_gradient(&p, x, g, by_scale);
-    k->softmax_gradient(x, g, of_softmax, n);
+    k->softmax_gradient(x, g, of_softmax, n, 1);
     assert_true(by_x[n] == 42 && by_scale[n] == 42 && of_softmax[n] == 42);
     /* The mean is rounded to a float, as above, and then multiplied by the root of the deviation twice. */
     double moved = centred ? fabs(mean) * 0x1p-23 * inverse : 0, size = 1 + fabs(centre);

@@ -143,7 +143,8 @@ static void gradients_of_parts_are_one_concat(void **state)
         size_t before = g.nodes.len;
         assert_ok(hyp_differentiate(&g, y, &x, 1, &gradient, &diag), &diag);
         for (size_t n = before; n < g.nodes.len; n++) count[g.nodes.data[n].op]++;
-        if (count[HYP_OP_concat] != rows[i].concats || count[HYP_OP_pad] != rows[i].pads || count[HYP_OP_add] != rows[i].adds)
+        if (count[HYP_OP_concat] != rows[i].concats || count[HYP_OP_pad] != rows[i].pads ||
+            count[HYP_OP_add] != rows[i].adds)
             fail_msg("row %zu: %zu concats, %zu pads, %zu additions", i, count[HYP_OP_concat], count[HYP_OP_pad],
                      count[HYP_OP_add]);
         hyp_strbuf_dispose(&text);

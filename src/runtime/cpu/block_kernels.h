@@ -590,12 +590,26 @@ static void norm_gradient(const hyp_norm_gradient *p, const float *x, const floa
         y[i] = inverse * (g[i] * (p->scale ? p->scale[i] : 1) - of_s - (x[i] - mean) * inverse * along);
 }
 
-static void softmax_gradient(const float *y, const float *g, float *out, int64_t n)
+static void softmax_gradient_row(const float *y, const float *g, float *out, int64_t n)
 {
     float sum = (float)sum_products(y, g, NULL, n, 0);
     int64_t i = 0;
     for (; i + W <= n; i += W) store(out + i, load(y + i) * (load(g + i) - sum));
     for (; i < n; i++) out[i] = y[i] * (g[i] - sum);
+}
+
+static void softmax_gradient(const float *y, const float *g, float *out, int64_t axis, int64_t inner)
+{
+    float sums[HYP_BLOCK];
+    if (inner == 1) softmax_gradient_row(y, g, out, axis);
+    for (int64_t first = 0; first < inner && inner > 1; first += HYP_BLOCK) {
+        int64_t n = inner - first < HYP_BLOCK ? inner - first : HYP_BLOCK;
+        memset(sums, 0, (size_t)n * sizeof *sums);
+        for (int64_t at = first; at < axis * inner; at += inner)
+            for (int64_t i = 0; i < n; i++) sums[i] += y[at + i] * g[at + i];
+        for (int64_t at = first; at < axis * inner; at += inner)
+            for (int64_t i = 0; i < n; i++) out[at + i] = y[at + i] * (g[at + i] - sums[i]);
+    }
 }
 
 #endif

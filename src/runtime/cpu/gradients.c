@@ -4,8 +4,9 @@
 #include "runtime/cpu/cpu.h"
 
 typedef struct gradient {
-    int64_t rows;
+    int64_t rows;           /* parts of [size, inner] elements */
     hyp_norm_gradient norm; /* of softmax the size alone */
+    int64_t inner;          /* 1 but for softmax */
     bool softmax;
 } gradient;
 
@@ -21,10 +22,10 @@ static void gradient_part(void *state, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     const gradient_run *r = state;
-    int64_t size = r->norm.size;
-    for (int64_t i = begin * size; i < end * size; i += size) {
+    int64_t size = r->norm.size, each = size * r->s->inner;
+    for (int64_t i = begin * each; i < end * each; i += each) {
         if (r->s->softmax)
-            r->kernels->softmax_gradient(r->x + i, r->g + i, r->y + i, size);
+            r->kernels->softmax_gradient(r->x + i, r->g + i, r->y + i, size, r->s->inner);
         else
             r->kernels->norm_gradient(&r->norm, r->x + i, r->g + i, r->y + i);
     }
@@ -43,19 +44,18 @@ static hyp_status run_gradient(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp
                       .g = run->call.at[hyp_plan_call_input(call, 1) - 1],
                       .y = run->call.at[call->outputs[0]]};
     r.norm.scale = scale_plus1 ? run->call.at[scale_plus1 - 1] : NULL;
-    hyp_cpu_parallel(run, s->rows, hyp_cpu_grain(HYP_CPU_COMPUTED, s->norm.size), gradient_part, &r);
+    hyp_cpu_parallel(run, s->rows, hyp_cpu_grain(HYP_CPU_COMPUTED, s->norm.size * s->inner), gradient_part, &r);
     return HYP_OK;
 }
 
-/* False for what the plain kernel computes or refuses: other types, and rows whose elements do not lie together. */
+/* False for what the plain kernel computes, of other types, or refuses. */
 static bool read_gradient(const hyp_kernel_call *c, gradient *s)
 {
-    int64_t inner = 1;
+    s->inner = 1;
     s->softmax = strcmp(c->op, "softmax-gradient") == 0;
     for (uint32_t i = 0; i < c->in_count; i++)
         if (hyp_kernel_input(c, i) && c->in[i].dtype != HYP_F32) return false;
-    if (s->softmax)
-        return hyp_kernel_softmax_gradient_rows(c, &s->rows, &s->norm.size, &inner) == HYP_OK && inner == 1;
+    if (s->softmax) return hyp_kernel_softmax_gradient_rows(c, &s->rows, &s->norm.size, &s->inner) == HYP_OK;
     s->norm.epsilon = c->attrs[1].f;
     s->norm.centred = c->attrs[2].i != 0;
     return hyp_kernel_norm_gradient_rows(c, &s->rows, &s->norm.size, &s->norm.by_scale) == HYP_OK;

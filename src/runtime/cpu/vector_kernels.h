@@ -166,8 +166,8 @@ typedef struct hyp_cpu_kernels {
     /* Of a row of it: y = the gradient by x, or that by the scale before the sum over the rows; g is that by its result.
      * y may be g. */
     void (*norm_gradient)(const hyp_norm_gradient *p, const float *x, const float *g, float *y);
-    /* out = y (g - the sum of y g), for n elements that lie together; out may be g. */
-    void (*softmax_gradient)(const float *y, const float *g, float *out, int64_t n);
+    /* out = y (g - the sum of y g along the axis), for [axis, inner]; out may be g. */
+    void (*softmax_gradient)(const float *y, const float *g, float *out, int64_t axis, int64_t inner);
     /* Conversion of n elements. */
     /* out[HYP_DOUBLE_ROWS width] = a panel[k width], of `rows` rows of a, at least one, the others like the last. */
     void (*doubles)(const double *a, int64_t row, int64_t column, int64_t rows, const double *panel, int64_t k,

@@ -616,12 +616,12 @@ static void gradients_of_norms_equal_reference_for_every_type_and_size(void **st
 {
     (void)state;
     static const hyp_dtype types[] = {HYP_F32, HYP_F16, HYP_BF16, HYP_F64};
-    static const int64_t sizes[] = {7, 64, 96, 768, 1000, 2056, 20000};
+    static const int64_t sizes[] = {7, 64, 768, 1000, 20000};
     for (size_t t = 0; t < 4; t++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
             for (int k = 0; k < 4; k++) {
                 hyp_dtype scale = (i + t) % 3 == 0 ? HYP_DTYPE_NONE : (i + t) % 3 == 1 ? types[t] : HYP_F32;
-                check_norm_gradient(&(norm_case){types[t], scale, sizes[i] > 1000 ? 3 : 21, sizes[i], k & 1, false}, k & 2);
+                check_norm_gradient(&(norm_case){types[t], scale, sizes[i] > 1000 ? 2 : 9, sizes[i], k & 1, false}, k & 2);
             }
     check_norm_gradient(&(norm_case){HYP_BF16, HYP_BF16, 3000, 24, true, false}, false); /* several rows in a block */
     check_norm_gradient(&(norm_case){HYP_F32, HYP_F64, 5, 40, true, false}, false);
@@ -632,10 +632,10 @@ static void gradients_of_softmax_run_along_any_axis(void **state)
 {
     (void)state;
     static const hyp_dtype types[] = {HYP_F32, HYP_F16, HYP_BF16, HYP_F64};
-    static const int64_t sizes[][3] = {{3, 5, 64}, {3, 70, 1}, {2, 9, 33}, {1, 3, 1500}, {1, 2, 20000}, {3, 0, 4}};
+    static const int64_t sizes[][3] = {{3, 5, 64}, {3, 70, 1}, {2, 9, 33}, {3, 0, 4}, {1, 3, 1500}, {1, 2, 20000}};
     for (size_t t = 0; t < 4; t++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-            for (int axis = 0; axis < 3; axis++) {
+            for (int axis = sizes[i][2] > 1000 ? 2 : 0; axis < 3; axis++) {
                 const int64_t *s = sizes[i];
                 pb_init(&builder);
                 uint32_t in[2], *dims = pb_consts(&builder, 3, s);

@@ -216,8 +216,8 @@ template <typename C> __device__ __forceinline__ void norm_long_row(const hyp_cu
 
 // ---- gradients of both ------------------------------------------------------------------------------------------
 
-// With h = (x - mean) / deviation and s = g scale: by the scale s h, by x (s - mean of s - h mean of (s h)) / deviation. That of
-// softmax is y (g - sum of (y g)), with y for h.
+// With h = (x - mean) / deviation and s = g scale: by the scale s h, by x (s - mean of s - h mean of (s h)) / deviation.
+// That of softmax is y (g - sum of (y g)), with y for h.
 __device__ __forceinline__ void row_gradient_row(const hyp_cuda_row_gradient &p, row_pieces &row, float *room)
 {
     const hyp_cuda_rows &r = p.rows;
@@ -270,7 +270,8 @@ __device__ __forceinline__ void row_gradient_row(const hyp_cuda_row_gradient &p,
 }
 
 // The same for rows of any length, type and place, read again for each sum.
-template <typename C> __device__ __forceinline__ void row_gradient_long_row(const hyp_cuda_row_gradient &p, const row_pieces &row, C *room)
+template <typename C>
+__device__ __forceinline__ void row_gradient_long_row(const hyp_cuda_row_gradient &p, const row_pieces &row, C *room)
 {
     const hyp_cuda_rows &r = p.rows;
     int64_t outer = divide(row.row, p.inner), step = p.inner.size;
