@@ -7,6 +7,10 @@ import re
 import sys
 import tempfile
 
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../support"))
 import hyp  # noqa: E402
@@ -115,10 +119,33 @@ def check_explanation():
     assert re.search(r"step 0 of the plan: fused-mlp .*\n +[0-9.]+ us  fused-mlp: launch ", out), out
 
 
+def check_nothing_twice(folder):
+    """A product that a step of a training has is not computed again to have an addition in its kernel: elementwise operators that
+    run in their readers' kernels cost little."""
+    model, draw = os.path.join(folder, "gelu.onnx"), np.random.default_rng(1)
+    weights = [("w", (768, 3072)), ("b", (3072,)), ("o", (3072, 768))]
+    numbers = [("c0", 0.044715), ("c1", 0.7978845608), ("one", 1), ("half", 0.5)]
+    nodes = [("MatMul", "x w", "m"), ("Add", "m b", "u"), ("Mul", "u u", "s"), ("Mul", "u s", "q"), ("Mul", "q c0", "t"),
+             ("Add", "u t", "v"), ("Mul", "v c1", "k"), ("Tanh", "k", "a"), ("Add", "a one", "d"), ("Mul", "u d", "e"),
+             ("Mul", "e half", "g"), ("MatMul", "g o", "y")]
+    graph = helper.make_graph(
+        [helper.make_node(op, reads.split(), [result], name=f"{op}_{result}") for op, reads, result in nodes], "gelu",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4096, 768])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4096, 768])],
+        [numpy_helper.from_array((draw.standard_normal(shape) / 30).astype(np.float32), name) for name, shape in weights]
+        + [numpy_helper.from_array(np.float32(value), name) for name, value in numbers])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
+    out = run("hypatiac", model, "-o", os.path.join(folder, "p.bin"), "--train", "mse", "--optimizer", "sgd", "--precision", "bf16",
+              "--verify", "off", "--target", "cuda", "-v")
+    layers = re.findall(r"^  (?:fused-)?linear\S*  \[.*MatMul_m\b.*$", out, re.M)
+    assert len(layers) == 1, out
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         check_plans(folder)
         check_profile(folder)
+        check_nothing_twice(folder)
     check_explanation()
     print("passed")
 
