@@ -146,6 +146,11 @@ const calibration_kernel calibration_kernels[] = {
     {"reduce-mean", HYP_F32, {16384, 64}, false},
     {"reduce-mean", HYP_F32, {100352, 49}, false},
     {"reduce-mean", HYP_F32, {786432, 768}, false},
+    {"reduce-mean", HYP_F32, {25165824, 512}, true},
+    {"reduce-sum", HYP_F32, {98304, 128}, false}, /* over the first axis */
+    {"reduce-sum", HYP_F32, {3145728, 4096}, false},
+    {"reduce-sum", HYP_F32, {3145728, 8}, true},
+    {"reduce-sum", HYP_F32, {67108864, 65536}, true},
     {"transpose", HYP_F32, {4096, 1}, false},
     {"transpose", HYP_F32, {100352, 1}, false},
     {"transpose", HYP_F32, {1605632, 1}, false},
@@ -354,6 +359,16 @@ static void make_rows(const making *m, const char *op)
     add_output(m, "y", 2, out);
 }
 
+/* Sums of columns of s[1] elements. */
+static void make_columns(const making *m)
+{
+    const int64_t *s = m->s, dims[2] = {s[1], s[0] / s[1]}, out[2] = {1, s[0] / s[1]};
+    add_input(m, "x", 2, dims);
+    onnx_add_constant(m->model, "axes", HYP_I64, 1, (int64_t[]){0}, 1);
+    add_node(m, (onnx_node){.op = "ReduceSum", .inputs = {"x", "axes"}, .output = "y"});
+    add_output(m, "y", 2, out);
+}
+
 /* Of a matrix, or of rows and heads. */
 static void make_transpose(const making *m)
 {
@@ -450,6 +465,8 @@ int calibration_model(onnx_model *model, const calibration_kernel *k, int64_t sw
         make_pool(&m, "AveragePool");
     else if (strcmp(op, "softmax") == 0 || strcmp(op, "layer-norm") == 0 || strcmp(op, "reduce-mean") == 0)
         make_rows(&m, op);
+    else if (strcmp(op, "reduce-sum") == 0)
+        make_columns(&m);
     else if (strcmp(op, "transpose") == 0)
         make_transpose(&m);
     else if (strcmp(op, "gather") == 0)

@@ -30,6 +30,7 @@ static const struct {
     {HYP_OP_rms_norm, 2, "ELEMENTS ROW"},
     {HYP_OP_reduce_sum, 2, "ELEMENTS ROW"},
     {HYP_OP_reduce_mean, 2, "ELEMENTS ROW"},
+    {HYP_OP_scatter_nd, 2, "ELEMENTS UPDATES"}, /* of the result; tuples of indices */
     {HYP_OP_transpose, 2, "ELEMENTS RUN"}, /* elements that stay side by side */
 };
 

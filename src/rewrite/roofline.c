@@ -409,6 +409,10 @@ static double second_size(const asking *a)
     case HYP_OP_reduce_sum:
     case HYP_OP_reduce_mean: return elements(a, q->inputs[0]) / fmax(1, elements(a, &q->outputs[0]));
     case HYP_OP_transpose: return run_of(a);
+    case HYP_OP_scatter_nd: {
+        const hyp_type *indices = q->inputs[1];
+        return elements(a, indices) / fmax(1, indices->rank ? size_of(a, indices->dims[indices->rank - 1]) : 1);
+    }
     default: return 1;
     }
 }
@@ -553,7 +557,10 @@ static double one_kernel(const asking *a)
     bool reduces = q->op == HYP_OP_reduce_sum || q->op == HYP_OP_reduce_mean;
     double of_shape, count = elements(a, reduces ? q->inputs[0] : &q->outputs[0]);
     const double shape[] = {count, second_size(a)};
-    if (!hyp_measured_ratio(device, q->op, q->outputs[0].dtype, shape, &of_shape) && (flags & HYP_OPF_ELEMENTWISE)) {
+    bool measured = hyp_measured_ratio(device, q->op, q->outputs[0].dtype, shape, &of_shape);
+    if (!measured && q->op == HYP_OP_reduce_sum) /* the same but for a division */
+        measured = hyp_measured_ratio(device, HYP_OP_reduce_mean, q->outputs[0].dtype, shape, &of_shape);
+    if (!measured && (flags & HYP_OPF_ELEMENTWISE)) {
         hyp_op like = q->input_count > 1 ? HYP_OP_add : HYP_OP_relu; /* what moves as much */
         if (!hyp_measured_ratio(device, like, q->outputs[0].dtype, shape, &of_shape))
             hyp_measured_ratio(device, HYP_OP_add, q->outputs[0].dtype, shape, &of_shape);
