@@ -16,14 +16,14 @@
 /* clang-format off */
 #define HYP_CUDA_BASIC_KERNELS(X) \
     X(pointwise_f32) X(pointwise_f64) X(pointwise_i64) X(pointwise_u64) \
-    X(softmax_f32) X(softmax_f64) X(softmax_stats_f32) X(softmax_stats_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) \
+    X(softmax_f32) X(softmax_f64) X(softmax_stats_f32) X(softmax_stats_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) X(reduce_pieces) \
     X(softmax_rows) X(softmax_loose_rows) X(norm_rows) X(norm_loose_rows) X(norm_parts) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(pitch_16) X(pitch_32) X(transpose) X(gather) X(fill_i64) \
     X(row_gradient) X(row_gradient_long_f32) X(row_gradient_long_f64) \
-    X(gather_along) X(scatter) X(scatter_f64) X(scatter_i64) X(scatter_u64) \
+    X(gather_along) X(scatter_list) X(scatter_sort) X(scatter) X(scatter_pieces) X(scatter_elements) \
     X(range_f64) X(range_u64) X(random_uniform) X(prefetch) \
     X(conv_f32) X(conv_f64) X(conv_u64) X(conv_transpose_f32) X(conv_transpose_f64) X(conv_transpose_u64) \
     X(conv_weights_f32) X(conv_weights_f64) X(conv_weights_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_pieces) \
-    X(depthwise) X(unfold) X(recurrence_f32) X(recurrence_f64) X(recurrence_back_f32) X(recurrence_back_f64) X(nn_act) X(nn_sums)
+    X(depthwise) X(unfold) X(recurrence_f32) X(recurrence_f64) X(recurrence_back_f32) X(recurrence_back_f64) X(nn_act)
 #define HYP_CUDA_LAYER_KERNELS(X) \
     X(layer_f32_1) X(layer_f32_1_short) X(layer_f32_16) X(layer_f16_1) X(layer_f16_1_short) X(layer_f16_16) \
     X(layer_bf16_1) X(layer_bf16_1_short) X(layer_bf16_16) X(layer_f8e4m3_1)
@@ -51,6 +51,8 @@ enum {
     HYP_CUDA_PW_VECTOR = 8, /* neighbours that one thread of pointwise_f32 does at a time */
     HYP_CUDA_FILL_VALUES = 32,
     HYP_CUDA_ROW_PIECES = 2,      /* pieces of a row that one thread of softmax_rows and norm_rows keeps in registers */
+    HYP_CUDA_REDUCE_THREADS = 256, /* of a block of a reduction */
+    HYP_CUDA_DIGITS = 256,         /* that scatter_sort sorts by at a time, and threads of its blocks */
     HYP_CUDA_SPATIAL = 3,         /* axes that windows slide over */
     HYP_CUDA_GATES = 4,           /* of a recurrence, at most */
     HYP_CUDA_DEPTHWISE = 4,       /* results that a thread of `depthwise` makes in a row */
@@ -148,13 +150,19 @@ typedef struct hyp_cuda_pitch {
     int64_t x_row, rows, columns, total;
 } hyp_cuda_pitch;
 
+/* Results are made in so many parts each: all first parts lie one behind the other, then all second ones. Of reduce_pieces a
+ * term, or a result where results are neighbours (along_x is 0), is 16 bytes, which begin at a multiple of that:
+ * an extent counts them, and its stride steps over them. In a run a result is of elements that follow each other from
+ * anywhere on. */
 typedef struct hyp_cuda_reduce {
     uint64_t x, y;
-    int64_t results;       /* product of the kept extents and of the parts that each of them is made in, which are results, too */
-    int64_t terms;         /* of a part, the last of which may have fewer: */
-    int64_t all_terms;     /* product of the reduced extents */
-    int64_t mean;          /* by which sums are divided; -1: they are not */
-    hyp_cuda_extent parts;
+    int64_t total;             /* results.size times how many parts there are */
+    int64_t terms;             /* of a part, the last of which may have fewer; elements of a run, */
+    int64_t all_terms;         /* product of the reduced extents */
+    int64_t mean;              /* by which sums are divided; -1: they are not */
+    hyp_cuda_extent results;   /* product of the kept extents */
+    hyp_cuda_extent row_terms; /* term t lies at t * term_stride + t / row_terms * row_stride; not where reduced_rank > 2 */
+    int64_t term_stride, row_stride;
     hyp_cuda_extent kept[HYP_CUDA_DIMS], reduced[HYP_CUDA_DIMS];
     int64_t kept_stride[HYP_CUDA_DIMS], reduced_stride[HYP_CUDA_DIMS];
     uint32_t kept_rank, reduced_rank;
@@ -162,6 +170,9 @@ typedef struct hyp_cuda_reduce {
     uint32_t largest; /* in place of the sum */
     uint32_t turned;  /* largest: elements are turned before and after, which makes it the smallest */
     uint32_t along_x;
+    uint32_t run;     /* reduce_pieces, along_x */
+    uint32_t add;     /* to what y has */
+    uint32_t size;    /* of an element of x, in bytes */
 } hyp_cuda_reduce;
 
 /* Rows of f32, f16 or bf16, each shared by the threads of a block's x dimension. */
@@ -308,15 +319,6 @@ typedef struct hyp_cuda_nn_act {
     uint32_t vector;   /* rows start at multiples of 16 bytes */
 } hyp_cuda_nn_act;
 
-/* y[parts, columns] = sums of part_rows rows of x each, so many elements apart; added to what is there. f32, f16, bf16. */
-typedef struct hyp_cuda_nn_sums {
-    uint64_t x, y;
-    int64_t rows, columns, ld, parts, part_rows;
-    hyp_cuda_extent tiles; /* of columns, as many as a block has threads in x */
-    uint32_t x_dtype, y_dtype;
-    uint32_t add, pad;
-} hyp_cuda_nn_sums;
-
 /* One step in time of an LSTM, a GRU or an RNN: from `sums`, the product of the state with the weights, and what x
  * [times, batch, columns] says, to the state and to y [times, batch, size]. With lengths, sequences end, and begin in
  * reverse, where each is to. */
@@ -413,27 +415,38 @@ typedef struct hyp_cuda_gather_along {
     uint32_t rank, wide_indices, size, step; /* size: of an element, as above */
 } hyp_cuda_gather_along;
 
-/* Tuple t of the indices says at which place of y update t of a line goes: the tuple's indices are in axes of their own, of
- * `dims` and `strides`, and the line has its offset in y and in the updates. A thread does the updates of a line one after the
- * other, so that the last one of equal tuples stays, and sums have one order; where lines are few, each is shared out by
- * places: a thread looks at all tuples and does those whose place, modulo the number of parts, is its own. */
+/* An update and where it goes: to y[place, pieces]. -1: its index is out of range. */
+typedef struct hyp_cuda_scattered {
+    int64_t place, update;
+} hyp_cuda_scattered;
+
+/* Update u, of `pieces`, goes to the place that it begins with, if it has a line of its own, and that the `width` indices from
+ * index u * width on say: along axes of `dims`, whose elements are `strides` places apart. Those of a line alone may meet at a
+ * place: `line` updates, line_step from one to the next. */
 typedef struct hyp_cuda_scatter {
     uint64_t updates, indices, y, error; /* error: as above */
-    int64_t tuples, index_step, from_step; /* steps: from a tuple to the next in the indices, and in the updates */
-    int64_t part_mask;                     /* parts - 1, a power of 2 */
-    hyp_cuda_extent lines;
-    hyp_cuda_extent line[HYP_CUDA_DIMS]; /* lines as a box, and what they begin with in y and in the updates */
-    int64_t line_to[HYP_CUDA_DIMS], line_from[HYP_CUDA_DIMS];
-    int64_t dims[HYP_CUDA_DIMS], strides[HYP_CUDA_DIMS]; /* of the axes that a tuple has indices of; in elements */
-    uint32_t line_rank;
-    uint32_t own_indices;  /* each line has indices of its own, which begin where its updates do; else all have the same */
-    uint32_t width;        /* of a tuple */
+    uint64_t list;                       /* hyp_cuda_scattered [updates_count], sorted by place; 0: none, lines are short */
+    int64_t updates_count, total;        /* total: pieces of all updates */
+    hyp_cuda_extent pieces, line, line_step;
+    hyp_cuda_extent extent[HYP_CUDA_DIMS]; /* of the updates, and the places apart of the elements along each: 0 for that of a */
+    int64_t offset[HYP_CUDA_DIMS];         /* line. rank 0: all updates are one line, which begins at place 0 */
+    int64_t dims[HYP_CUDA_DIMS], strides[HYP_CUDA_DIMS];
+    uint32_t rank;
+    uint32_t width;
     uint32_t wide_indices;
-    uint32_t size;  /* of an element that replaces what was there, as above */
-    uint32_t dtype; /* of one that is combined with it: */
+    uint32_t size;    /* of a piece, as above: any that replaces what was there; */
+    uint32_t dtype;   /* an element that is combined with it, or 16 bytes of f32, f16 or bf16 */
     uint32_t combine; /* HYP_PW_ADD, MUL, MIN or MAX */
-    uint32_t step;
+    uint32_t step, pad;
 } hyp_cuda_scatter;
+
+/* Sorts hyp_cuda_scattered[count] by HYP_CUDA_DIGITS digits of the place, from bit `shift` on: counts[blocks, digits], of
+ * uint32_t, is made, or what lies at `from` goes to `to` as it says. */
+typedef struct hyp_cuda_sort {
+    uint64_t from, to, counts;
+    int64_t count, each; /* each: of a block, a multiple of its threads */
+    uint32_t shift, moves;
+} hyp_cuda_sort;
 
 typedef struct hyp_cuda_fill {
     uint64_t y;

@@ -1,4 +1,4 @@
-// kernels.cu - the kernels that cuBLASLt lacks: pointwise programs, reductions and data movement. They are
+// kernels.cu - the kernels that cuBLASLt lacks: pointwise programs, softmax of any strides and data movement. They are
 // bound by memory, so element types are decided by uniform branches at run time and the code stays small.
 //
 // Every tensor starts at a multiple of 16 bytes (the host sees to it), offsets of copies excepted.
@@ -234,7 +234,7 @@ template <typename C, int V> __device__ __forceinline__ void pointwise(const hyp
     }
 }
 
-// ---- softmax and reductions -------------------------------------------------------------------------------
+// ---- softmax -------------------------------------------------------------------------------
 
 struct take_max {
     template <typename C> __device__ C operator()(C a, C b) const { return a != a || a > b ? a : b; }
@@ -316,39 +316,6 @@ template <typename C, bool STATS> __device__ __forceinline__ void softmax(const 
                 store_native(p.dtype, p.y, at, exponential(load_native<C>(p.dtype, p.x, at) - top) / sum);
             }
         }
-    }
-}
-
-// What makes the smallest the largest, and back.
-__device__ __forceinline__ float turned(float x) { return -x; }
-__device__ __forceinline__ double turned(double x) { return -x; }
-__device__ __forceinline__ int64_t turned(int64_t x) { return ~x; }
-__device__ __forceinline__ float lowest(float) { return -INFINITY; }
-__device__ __forceinline__ double lowest(double) { return -INFINITY; }
-__device__ __forceinline__ int64_t lowest(int64_t) { return (int64_t)1 << 63; }
-
-template <typename C> __device__ __forceinline__ void reduce(const hyp_cuda_reduce &p)
-{
-    extern __shared__ double shared[];
-    bool along_x = p.along_x != 0;
-    unsigned team = along_x ? blockDim.x : blockDim.y, member = along_x ? threadIdx.x : threadIdx.y;
-    unsigned teams = along_x ? blockDim.y : blockDim.x, mine = along_x ? threadIdx.y : threadIdx.x;
-#pragma unroll 1
-    for (int64_t first = (int64_t)blockIdx.x * teams; first < p.results; first += (int64_t)gridDim.x * teams) {
-        int64_t result = first + mine, base, unused, at;
-        int64_t of = divide(result, p.parts), begin = (result - of * p.parts.size) * p.terms;
-        int64_t end = result >= p.results ? 0 : begin + p.terms < p.all_terms ? begin + p.terms : p.all_terms;
-        offsets(of, 0, p.kept_rank, p.kept, p.kept_stride, p.kept_stride, base, unused);
-        C sum = p.largest ? lowest((C)0) : 0;
-        for (int64_t i = begin + member; i < end; i += team) {
-            offsets(i, 0, p.reduced_rank, p.reduced, p.reduced_stride, p.reduced_stride, at, unused);
-            C x = load_native<C>(p.dtype, p.x, base + at);
-            sum = p.largest ? take_max()(p.turned ? turned(x) : x, sum) : sum + x;
-        }
-        sum = p.largest ? combine(sum, (C *)shared, along_x, take_max()) : combine(sum, (C *)shared, along_x, take_sum());
-        if (p.turned) sum = turned(sum);
-        if (member == 0 && result < p.results)
-            store_native(p.y_dtype, p.y, result, p.mean < 0 ? sum : quotient(sum, (C)p.mean));
     }
 }
 
@@ -526,53 +493,6 @@ __device__ __forceinline__ void gather_places(const hyp_cuda_gather_along &p)
     }
 }
 
-// Calls f(to, from) for each of the elements that are this thread's: of a line, those whose places are of one part.
-template <typename F> __device__ __forceinline__ void scatter_lines(const hyp_cuda_scatter &p, F f)
-{
-#pragma unroll 1
-    for (int64_t i = first_thread(); i < p.lines.size * (p.part_mask + 1); i += thread_count()) {
-        int64_t part = divide(i, p.lines), line_to, line_from;
-        offsets(i - part * p.lines.size, 0, p.line_rank, p.line, p.line_to, p.line_from, line_to, line_from);
-        int64_t line_index = p.own_indices ? line_from : 0;
-#pragma unroll 1
-        for (int64_t t = 0; t < p.tuples; t++) {
-            int64_t to = line_to, row = 0;
-            bool inside = true;
-#pragma unroll 1
-            for (uint32_t a = 0; a < p.width && inside; a++) {
-                int64_t at = line_index + t * p.index_step + a;
-                int64_t index = p.wide_indices ? ((const int64_t *)p.indices)[at] : ((const int32_t *)p.indices)[at];
-                int64_t place = index < 0 ? index + p.dims[a] : index;
-                inside = place >= 0 && place < p.dims[a];
-                if (!inside) report_index(p.error, p.step, index);
-                row = row * p.dims[a] + place;
-                to += place * p.strides[a];
-            }
-            if (inside && (row & p.part_mask) == part) f(to, line_from + t * p.from_step);
-        }
-    }
-}
-
-__device__ __forceinline__ void scatter_moved(const hyp_cuda_scatter &p)
-{
-    scatter_lines(p, [&](int64_t to, int64_t from) { move(p.size, p.y, to, p.updates, from); });
-}
-
-template <typename C> __device__ __forceinline__ void scatter_combined(const hyp_cuda_scatter &p)
-{
-    scatter_lines(p, [&](int64_t to, int64_t from) {
-        C a = load<C>(p.dtype, p.y, to), b = load<C>(p.dtype, p.updates, from);
-        bool is_nan = b != b;
-        switch (p.combine) {
-        case HYP_PW_ADD: a = a + b; break;
-        case HYP_PW_MUL: a = a * b; break;
-        case HYP_PW_MIN: a = b < a || is_nan ? b : a; break;
-        default: a = b > a || is_nan ? b : a;
-        }
-        store<C>(p.dtype, p.y, to, a);
-    });
-}
-
 } // namespace hyp_device
 
 // ---- entry points -----------------------------------------------------------------------------------------
@@ -592,9 +512,6 @@ KERNEL(softmax_f32, hyp_cuda_softmax, (softmax<float, false>(p)))
 KERNEL(softmax_f64, hyp_cuda_softmax, (softmax<double, false>(p)))
 KERNEL(softmax_stats_f32, hyp_cuda_softmax, (softmax<float, true>(p)))
 KERNEL(softmax_stats_f64, hyp_cuda_softmax, (softmax<double, true>(p)))
-KERNEL(reduce_f32, hyp_cuda_reduce, reduce<float>(p))
-KERNEL(reduce_f64, hyp_cuda_reduce, reduce<double>(p))
-KERNEL(reduce_i64, hyp_cuda_reduce, reduce<int64_t>(p))
 KERNEL(range_f64, hyp_cuda_range, range<double>(p))
 KERNEL(range_u64, hyp_cuda_range, range<uint64_t>(p))
 KERNEL(random_uniform, hyp_cuda_random, random_blocks(p))
@@ -605,10 +522,6 @@ KERNEL(pitch_32, hyp_cuda_pitch, change_pitch<uint32_t>(p))
 KERNEL(transpose, hyp_cuda_transpose, transpose_tiles(p))
 KERNEL(gather, hyp_cuda_gather, gather_elements(p))
 KERNEL(gather_along, hyp_cuda_gather_along, gather_places(p))
-KERNEL(scatter, hyp_cuda_scatter, scatter_moved(p))
-KERNEL(scatter_f64, hyp_cuda_scatter, scatter_combined<double>(p))
-KERNEL(scatter_i64, hyp_cuda_scatter, scatter_combined<int64_t>(p))
-KERNEL(scatter_u64, hyp_cuda_scatter, scatter_combined<uint64_t>(p))
 
 extern "C" __global__ void fill_i64(const __grid_constant__ hyp_cuda_fill p)
 {

@@ -1,5 +1,5 @@
 // nn.cu - what the functions of hypatia/nn.h leave to do beside products: activations and their gradients where cuBLASLt has
-// none, and sums of rows.
+// none.
 #include "runtime/cuda/kernels/common.cuh"
 
 inline namespace hyp_device
@@ -96,26 +96,6 @@ extern "C" __global__ void __launch_bounds__(256) nn_act(const __grid_constant__
         else
             activate(p, row, first, count, r);
         store_some(p, p.y, row * p.y_ld + first, count, r);
-    }
-}
-
-// Sums of part_rows rows each. A block's x are columns, its y rows: added up in one order, so that bits stand.
-extern "C" __global__ void __launch_bounds__(256) nn_sums(const __grid_constant__ hyp_cuda_nn_sums p)
-{
-    extern __shared__ double shared[];
-    wait_for_kernels_before();
-#pragma unroll 1
-    for (int64_t i = blockIdx.x; i < p.parts * p.tiles.size; i += gridDim.x) {
-        int64_t part = divide(i, p.tiles), column = (i - part * p.tiles.size) * blockDim.x + threadIdx.x;
-        int64_t end = (part + 1) * p.part_rows < p.rows ? (part + 1) * p.part_rows : p.rows;
-        float sum = 0;
-        for (int64_t row = part * p.part_rows + threadIdx.y; row < end && column < p.columns; row += blockDim.y)
-            sum += load_native<float>(p.x_dtype, p.x, row * p.ld + column);
-        sum = combine(sum, (float *)shared, false, take_sum());
-        if (threadIdx.y > 0 || column >= p.columns) continue;
-        int64_t to = part * p.columns + column;
-        if (p.add) sum += load_native<float>(p.y_dtype, p.y, to);
-        store_native(p.y_dtype, p.y, to, sum);
     }
 }
 

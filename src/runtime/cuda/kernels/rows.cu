@@ -98,9 +98,10 @@ template <bool V> __device__ __forceinline__ void store_piece(const hyp_cuda_row
     if constexpr (V) {
         store_vector(r.dtype, r.y, row * r.pieces + at, p);
     } else {
-#pragma unroll
+        piece q = p; // a loop over an array in local memory, which is short
+#pragma unroll 1
         for (int e = 0; e < 8; e++)
-            if (is_there<V>(r, at, e)) store_native(r.dtype, r.y, row * r.size + at * 8 + e, p.v[e]);
+            if (is_there<V>(r, at, e)) store_native(r.dtype, r.y, row * r.size + at * 8 + e, q.v[e]);
     }
 }
 

@@ -3,6 +3,7 @@
 
 #include "runtime/cuda/driver/handles.h"
 #include "runtime/cuda/nn/nn.h"
+#include "runtime/cuda/ops/reduce.h"
 #include "runtime/cuda/session/backend.h"
 
 static hyp_status set_up(hyp_cuda_nn *nn, void *stream, hyp_diag *diag)
@@ -11,7 +12,7 @@ static hyp_status set_up(hyp_cuda_nn *nn, void *stream, hyp_diag *diag)
     const hyp_context_options options = {.size = sizeof options, .stream = stream};
     hyp_cuda_session *s = &nn->session;
     HYP_TRY(hyp_cuda_load_kernel(d, HYP_CUDA_KERNEL_nn_act, diag)); /* a captured run must not */
-    HYP_TRY(hyp_cuda_load_kernel(d, HYP_CUDA_KERNEL_nn_sums, diag));
+    HYP_TRY(hyp_cuda_load_row_sums(d, diag));
     HYP_TRY(hyp_cuda_streams_init(s, &options, diag));
     HYP_TRY(hyp_cuda_take_lt(d->context, &d->lib, &s->lt, diag));
     return hyp_cuda_grow(s, &s->workspace, &s->workspace_bytes, hyp_cuda_workspace_bytes(d),
@@ -128,7 +129,7 @@ static bool describe(const void *state, size_t i, char *out, size_t size)
     snprintf(out, size, "%s: %s%s%s%s%s", text, hyp_nn_has_product(&e->step) ? "cuBLASLt " : "",
              hyp_nn_has_product(&e->step) ? hyp_cuda_nn_epilogue_name(e->way.epilogue) : "own kernel",
              e->way.act && hyp_nn_has_product(&e->step) ? " and nn_act" : "",
-             e->way.sums && hyp_nn_has_product(&e->step) ? " and nn_sums" : "", measured);
+             e->way.sums && hyp_nn_has_product(&e->step) ? " and sums" : "", measured);
     return true;
 }
 

@@ -16,7 +16,7 @@
 /* A way to do a step: an epilogue of its product, and the kernels behind it. */
 typedef struct hyp_cuda_nn_way {
     cublasLtEpilogue_t epilogue;
-    bool act, sums; /* nn_act for the activation or its gradient, and for a bias that the epilogue leaves; nn_sums */
+    bool act, sums; /* nn_act for the activation or its gradient, and for a bias that the epilogue leaves; sums of rows */
 } hyp_cuda_nn_way;
 enum { HYP_CUDA_NN_WAYS = 3 };
 /* Those of a step with a product, the best one first; the last one works for every type. GELU is the tanh form, and off

@@ -3,69 +3,25 @@
 #include "base/dtype.h"
 #include "runtime/cuda/nn/nn.h"
 #include "runtime/cuda/ops/boxes.h"
+#include "runtime/cuda/ops/reduce.h"
 #include "runtime/cuda/session/backend.h"
 
 /* ---- sums ----------------------------------------------------------------------------------------------------- */
 
-enum { SUM_COLUMNS = 32, SUM_ROWS = 8, SUM_THREADS = SUM_COLUMNS * SUM_ROWS };
-
-/* How sums over rows are divided, so that all multiprocessors have some. */
-static void divide_sums(const hyp_cuda_device *d, int64_t rows, int64_t columns, int64_t *out_parts, int64_t *out_each)
+/* Those of the gradient of a bias. */
+static hyp_cuda_row_sums sums_of(const hyp_nn_step *s, int64_t columns, int64_t ld)
 {
-    enum { LEAST = 8 * SUM_ROWS, BLOCKS = 4 };
-    int64_t tiles = (columns + SUM_COLUMNS - 1) / SUM_COLUMNS, wanted = (int64_t)BLOCKS * d->multiprocessors / tiles;
-    int64_t most = rows / LEAST, parts = wanted < most ? wanted : most;
-    if (parts < 1) parts = 1;
-    *out_each = (rows + parts - 1) / parts;
-    *out_parts = (rows + *out_each - 1) / *out_each;
-}
-
-static hyp_status launch_sums(hyp_cuda_nn *nn, hyp_cuda_nn_sums *args, hyp_diag *diag)
-{
-    hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_nn_sums,
-                          .block_x = SUM_COLUMNS,
-                          .block_y = SUM_ROWS,
-                          .shared_bytes = SUM_THREADS * sizeof(float)};
-    args->tiles = hyp_cuda_extent_of((args->columns + SUM_COLUMNS - 1) / SUM_COLUMNS);
-    grid.blocks = hyp_cuda_blocks(nn->model.device, args->parts * args->tiles.size, 1);
-    return hyp_cuda_launch(&nn->session, &grid, args, diag);
-}
-
-/* b = the sums of the rows of x, by way of the session's room. */
-static hyp_status sum_rows(hyp_cuda_nn *nn, const hyp_nn_step *s, CUdeviceptr x, int64_t columns, int64_t ld,
-                           CUdeviceptr b, hyp_diag *diag)
-{
-    hyp_cuda_nn_sums args = {.x = x,
-                             .y = b,
-                             .rows = s->rows,
-                             .columns = columns,
-                             .ld = ld,
-                             .x_dtype = s->dtype,
-                             .y_dtype = s->dtype,
-                             .add = s->add_bias};
-    divide_sums(nn->model.device, s->rows, columns, &args.parts, &args.part_rows);
-    if (args.parts > 1) {
-        hyp_cuda_nn_sums first = args;
-        first.y = nn->session.room;
-        first.y_dtype = HYP_F32;
-        first.add = 0;
-        HYP_TRY(launch_sums(nn, &first, diag));
-        args.x = nn->session.room;
-        args.x_dtype = HYP_F32;
-        args.rows = args.part_rows = args.parts;
-        args.ld = columns;
-        args.parts = 1;
-    }
-    return launch_sums(nn, &args, diag);
+    return (hyp_cuda_row_sums){.dtype = s->dtype, .add = s->add_bias, .rows = s->rows, .columns = columns, .ld = ld};
 }
 
 /* Bytes of the session's room that a step may want: parts of sums, or sums that are then added to others. */
 static size_t room_of(const hyp_cuda_device *d, const hyp_nn_step *s)
 {
-    int64_t parts, each, columns = s->kind == HYP_NN_DGRAD ? s->in : s->out;
+    int64_t columns = s->kind == HYP_NN_DGRAD ? s->in : s->out, ld = s->kind == HYP_NN_DGRAD ? s->x_ld : s->y_ld;
     if (!s->bias || s->kind == HYP_NN_FORWARD) return 0;
-    divide_sums(d, s->rows, columns, &parts, &each);
-    return (size_t)(parts * columns) * sizeof(float);
+    const hyp_cuda_row_sums sums = sums_of(s, columns, ld);
+    size_t parts = hyp_cuda_row_sums_room(d, &sums), row = (size_t)columns * hyp_dtype_size(s->dtype);
+    return parts > row ? parts : row;
 }
 
 /* ---- preparing ------------------------------------------------------------------------------------------------ */
@@ -248,7 +204,10 @@ hyp_status hyp_cuda_nn_run_entry(hyp_cuda_nn *nn, hyp_cuda_nn_entry *e, const hy
 {
     const hyp_nn_step *s = &e->step;
     if (s->kind == HYP_NN_GRAD) return derive(nn, s, at, s->out, at->y, s->y_ld, diag);
-    if (s->kind == HYP_NN_SUMS) return sum_rows(nn, s, address(at->y), s->out, s->y_ld, address(at->b), diag);
+    if (s->kind == HYP_NN_SUMS) {
+        const hyp_cuda_row_sums sums = sums_of(s, s->out, s->y_ld);
+        return hyp_cuda_sum_rows(&nn->session, &sums, address(at->y), address(at->b), diag);
+    }
     bool in_epilogue = s->kind != HYP_NN_FORWARD && hyp_cuda_nn_wants_bias(e->way.epilogue),
          aside = in_epilogue && s->add_bias;
     HYP_TRY(multiply(nn, e, at, aside ? nn->session.room : address(at->b), diag));
@@ -258,20 +217,12 @@ hyp_status hyp_cuda_nn_run_entry(hyp_cuda_nn *nn, hyp_cuda_nn_entry *e, const hy
     bool dgrad = s->kind == HYP_NN_DGRAD;
     const void *summed = dgrad ? at->x : at->y;
     int64_t columns = dgrad ? s->in : s->out, ld = dgrad ? s->x_ld : s->y_ld;
-    if (e->way.sums) return sum_rows(nn, s, address(summed), columns, ld, address(at->b), diag);
+    hyp_cuda_row_sums sums = sums_of(s, columns, ld);
+    if (e->way.sums) return hyp_cuda_sum_rows(&nn->session, &sums, address(summed), address(at->b), diag);
     if (!aside) return HYP_OK;
-    /* cuBLASLt replaces what it sums; it is added by a sum of one row. */
-    hyp_cuda_nn_sums args = {.x = nn->session.room,
-                             .y = address(at->b),
-                             .rows = 1,
-                             .columns = columns,
-                             .ld = columns,
-                             .parts = 1,
-                             .part_rows = 1,
-                             .x_dtype = s->dtype,
-                             .y_dtype = s->dtype,
-                             .add = 1};
-    return launch_sums(nn, &args, diag);
+    sums.rows = 1; /* cuBLASLt replaces what it sums; it is added by a sum of one row */
+    sums.ld = columns;
+    return hyp_cuda_sum_rows(&nn->session, &sums, nn->session.room, address(at->b), diag);
 }
 
 hyp_status hyp_cuda_nn_run(void *state, const hyp_nn_step *step, const hyp_nn_operands *at, hyp_diag *diag)

@@ -4,20 +4,21 @@
 #include "base/dtype.h"
 #include "kernels/softmax_stats.h"
 #include "runtime/cuda/ops/boxes.h"
+#include "runtime/cuda/ops/reduce.h"
 #include "runtime/cuda/ops/steps.h"
 
 hyp_cuda_call_fn hyp_cuda_add_extreme, hyp_cuda_add_softmax_stats;
 
-/* Threads that work together on one result share the x or the y dimension of a block: a warp, a whole block for a long
- * sum, or eight along y, where neighbours along x belong to different results; 32 where there are few of them. */
-static hyp_cuda_grid team_grid(hyp_cuda_kernel kernel, const hyp_cuda_device *device, int64_t results, int64_t terms,
-                               bool along_x)
+/* Threads that work together on one column share the x or the y dimension of a block: a warp, a whole block for a long
+ * one, or eight along y, where neighbours along x belong to different columns; 32 where there are few of them. */
+static hyp_cuda_grid softmax_grid(hyp_cuda_kernel kernel, const hyp_cuda_device *device, int64_t columns, int64_t terms,
+                                  bool along_x)
 {
     enum { LANES = 32, THREADS = 256, LONG = 1024, FEW = 64 };
-    bool few = !along_x && terms >= FEW && results < (int64_t)device->multiprocessors * LANES;
+    bool few = !along_x && terms >= FEW && columns < (int64_t)device->multiprocessors * LANES;
     uint32_t x = along_x && terms > LONG ? THREADS : few ? LANES / 4 : LANES, y = THREADS / x;
     return (hyp_cuda_grid){.kernel = kernel,
-                           .blocks = hyp_cuda_blocks(device, results, along_x ? y : x),
+                           .blocks = hyp_cuda_blocks(device, columns, along_x ? y : x),
                            .block_x = x,
                            .block_y = y,
                            .shared_bytes = THREADS * sizeof(double)};
@@ -48,7 +49,7 @@ hyp_status hyp_cuda_add_softmax(hyp_cuda_build *b, const HypPlan__Softmax *k)
     }
     hyp_cuda_softmax args = {.dtype = dtype};
     set_columns(&args, outer, axis, inner);
-    grid = team_grid(dtype == HYP_F64 ? HYP_CUDA_KERNEL_softmax_f64 : HYP_CUDA_KERNEL_softmax_f32, device, args.columns, axis,
+    grid = softmax_grid(dtype == HYP_F64 ? HYP_CUDA_KERNEL_softmax_f64 : HYP_CUDA_KERNEL_softmax_f32, device, args.columns, axis,
                      args.along_x);
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_softmax, x, k->x + 1),
                                    HYP_CUDA_SLOT(hyp_cuda_softmax, y, k->y + 1)};
@@ -63,13 +64,15 @@ hyp_status hyp_cuda_add_softmax_stats(hyp_cuda_build *b, const HypPlan__Call *k,
     hyp_cuda_softmax args = {.dtype = c->in[0].dtype};
     set_columns(&args, outer, axis, inner);
     const hyp_cuda_grid grid =
-        team_grid(args.dtype == HYP_F64 ? HYP_CUDA_KERNEL_softmax_stats_f64 : HYP_CUDA_KERNEL_softmax_stats_f32,
-                  b->session->model->device, args.columns, axis, args.along_x);
+        softmax_grid(args.dtype == HYP_F64 ? HYP_CUDA_KERNEL_softmax_stats_f64 : HYP_CUDA_KERNEL_softmax_stats_f32,
+                     b->session->model->device, args.columns, axis, args.along_x);
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_softmax, x, hyp_plan_call_input(k, 0)),
                                    HYP_CUDA_SLOT(hyp_cuda_softmax, y, k->outputs[0] + 1),
                                    HYP_CUDA_SLOT(hyp_cuda_softmax, log_sum, k->outputs[1] + 1)};
     return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
 }
+
+/* ---- reductions -------------------------------------------------------------------------------------------- */
 
 /* Sums may be taken in any order, so the axes are put in that of memory, the nearest innermost. */
 static void sort_axes(hyp_cuda_box *box)
@@ -91,10 +94,12 @@ static void set_images(const hyp_cuda_build *b, uint32_t tensor, hyp_cuda_box *k
 typedef struct reduction {
     uint32_t x, y;
     bool mean, largest, turned;
+    bool add; /* to what is there */
 } reduction;
 
-static hyp_cuda_kernel reduce_kernel(hyp_dtype dtype)
+static hyp_cuda_kernel kernel_of(hyp_dtype dtype, bool pieces)
 {
+    if (pieces) return HYP_CUDA_KERNEL_reduce_pieces;
     if (dtype == HYP_F64) return HYP_CUDA_KERNEL_reduce_f64;
     return hyp_dtype_is_float(dtype) ? HYP_CUDA_KERNEL_reduce_f32 : HYP_CUDA_KERNEL_reduce_i64;
 }
@@ -106,100 +111,234 @@ static hyp_dtype wide_type(hyp_dtype dtype)
     return HYP_I64;
 }
 
-/* In how many parts few results of many terms are made, so that all multiprocessors have some. */
-static int64_t parts_of(const hyp_cuda_device *device, int64_t blocks, int64_t terms)
+/* A launch, and what decides how its threads are grouped. */
+typedef struct reduce_launch {
+    hyp_cuda_reduce args;
+    hyp_cuda_grid grid;
+    uint32_t width; /* elements that a thread takes at once */
+    uint32_t team;  /* threads that share a result */
+    int64_t terms;  /* so many at once */
+    int64_t side;   /* results that are neighbours in memory, so many at once */
+    int64_t count;  /* of results, in elements */
+} reduce_launch;
+
+/* Elements of 16 bytes, where there are kernels that take as many at once. */
+static int64_t piece_of(hyp_dtype dtype)
 {
-    enum { TERMS = 4096, BLOCKS_PER_MULTIPROCESSOR = 4, MOST = 1024 };
-    int64_t wanted = (int64_t)device->multiprocessors * BLOCKS_PER_MULTIPROCESSOR, parts;
-    if (blocks >= device->multiprocessors || terms < 2 * TERMS) return 1;
-    parts = wanted / blocks < terms / TERMS ? wanted / blocks : terms / TERMS;
+    if (dtype == HYP_F32) return 4;
+    return dtype == HYP_F16 || dtype == HYP_BF16 ? 8 : 1;
+}
+
+/* Do `width` neighbours along the innermost axis of `inner` always begin at multiples of that? */
+static bool lies_in_pieces(const hyp_cuda_box *inner, const hyp_cuda_box *other, int64_t width)
+{
+    if (width == 1 || inner->rank == 0 || inner->stride[0][0] != 1 || inner->extent[0] % width != 0) return false;
+    for (uint32_t a = 1; a < inner->rank; a++)
+        if (inner->stride[0][a] % width != 0) return false;
+    for (uint32_t a = 0; a < other->rank; a++)
+        if (other->stride[0][a] % width != 0) return false;
+    return true;
+}
+
+/* Terms lie along up to two axes, or as kernels find them by all. */
+static void set_terms(hyp_cuda_reduce *args, const hyp_cuda_box *reduced)
+{
+    const bool rows = reduced->rank > 1;
+    args->reduced_rank = reduced->rank;
+    args->term_stride = reduced->rank > 0 ? reduced->stride[0][0] : 0;
+    args->row_terms = hyp_cuda_extent_of(rows && reduced->extent[0] > 0 ? reduced->extent[0] : INT64_MAX);
+    args->row_stride = rows ? reduced->stride[0][1] - reduced->stride[0][0] * reduced->extent[0] : 0;
+    for (uint32_t a = 0; a < reduced->rank; a++) {
+        args->reduced[a] = hyp_cuda_extent_of(reduced->extent[a]);
+        args->reduced_stride[a] = reduced->stride[0][a];
+    }
+}
+
+/* Threads of the device that are worth having. */
+static int64_t wanted_threads(const hyp_cuda_device *device)
+{
+    enum { PER_MULTIPROCESSOR = 1024 };
+    return (int64_t)device->multiprocessors * PER_MULTIPROCESSOR;
+}
+
+/* Is a team of twice as many threads better? Each is to have some terms, which it asks for at once, as long as there are
+ * threads for all multiprocessors; along x terms that lie side by side are dealt out as widely as that. */
+static bool wants_more(const hyp_cuda_device *device, const reduce_launch *l, int64_t team, int64_t least)
+{
+    enum { EACH = 4 };
+    int64_t threads = l->args.results.size * team, wanted = wanted_threads(device);
+    if (team < least) return team < l->terms;
+    if (2 * EACH * team <= l->terms) return l->args.along_x || threads < wanted;
+    return team < l->terms && 2 * threads < wanted;
+}
+
+/* How the threads of a block share results. Where these are neighbours, threads along x read as many bytes that follow each
+ * other as come from memory at once, and those along y as many rows as that takes. */
+static void set_grid(const hyp_cuda_device *device, reduce_launch *l)
+{
+    enum { THREADS = HYP_CUDA_REDUCE_THREADS, LINE = 128, WARP = 32 };
+    uint32_t team = 1, least = 1, most = THREADS;
+    if (!l->args.along_x) {
+        uint32_t line = LINE / ((uint32_t)hyp_dtype_size((hyp_dtype)l->args.dtype) * l->width), across = 1;
+        if (line > WARP) line = WARP;
+        while (across < line && across < l->side) across *= 2;
+        least = line / across;
+        most = THREADS / across;
+    }
+    while (team < most && wants_more(device, l, team, least)) team *= 2;
+    l->team = team;
+    l->grid.block_x = l->args.along_x ? team : THREADS / team;
+    l->grid.block_y = THREADS / l->grid.block_x;
+    l->grid.blocks = hyp_cuda_blocks(device, l->args.total, THREADS / team);
+}
+
+/* In how many parts few results of many terms are made, so that all multiprocessors have some. */
+static int64_t parts_of(const hyp_cuda_device *device, const reduce_launch *l)
+{
+    enum { EACH = 4, MOST = 1024 };
+    int64_t parts = wanted_threads(device) / (l->args.results.size * l->team), most = l->terms / (EACH * l->team);
+    if (parts > most) parts = most;
     return parts < 1 ? 1 : parts < MOST ? parts : MOST;
 }
 
-/* Parts of the results go to the session's room, and from there to y. */
-typedef struct in_parts {
-    hyp_cuda_reduce first, second;
-    hyp_cuda_grid first_grid, second_grid;
-    uint32_t x, y;
-} in_parts;
-
-static hyp_status run_parts(hyp_cuda_session *s, void *data, hyp_diag *diag)
+/* Everything but addresses and parts. The boxes are merged, and there are results. */
+static reduce_launch plan_reduce(const hyp_cuda_device *device, const reduction *r, hyp_dtype dtype, hyp_dtype y_dtype,
+                                 hyp_cuda_box kept, hyp_cuda_box reduced)
 {
-    in_parts *p = data;
-    p->first.x = s->at[p->x];
-    p->first.y = p->second.x = s->room;
-    p->second.y = s->at[p->y];
-    HYP_TRY(hyp_cuda_launch(s, &p->first_grid, &p->first, diag));
-    return hyp_cuda_launch(s, &p->second_grid, &p->second, diag);
+    enum { LONG = 32 }; /* pieces of a run that is worth its two ends */
+    const int64_t width = piece_of(dtype), count = hyp_cuda_box_count(&kept), terms = hyp_cuda_box_count(&reduced);
+    /* Neighbours in memory go to neighbouring threads: they are summed, or they belong to different results. */
+    const bool along_x = kept.rank == 0 || (reduced.rank > 0 && reduced.stride[0][0] < kept.stride[0][0]);
+    hyp_cuda_box *inner = along_x ? &reduced : &kept;
+    const bool in_pieces = reduced.rank <= 2 && lies_in_pieces(inner, along_x ? &kept : &reduced, width);
+    const bool run = !in_pieces && width > 1 && along_x && reduced.rank == 1 && reduced.stride[0][0] == 1 && terms >= LONG * width;
+    if (in_pieces) inner->extent[0] /= width;
+    if (in_pieces || run) inner->stride[0][0] = width;
+    const int64_t some_terms = hyp_cuda_box_count(&reduced), results = hyp_cuda_box_count(&kept);
+    reduce_launch l = {.count = count,
+                       .terms = run ? terms / width : some_terms,
+                       .width = in_pieces || run ? (uint32_t)width : 1,
+                       .side = along_x ? 1 : kept.extent[0]};
+    l.args = (hyp_cuda_reduce){.total = results,
+                               .terms = some_terms,
+                               .all_terms = some_terms,
+                               .mean = r->mean ? terms : -1,
+                               .results = hyp_cuda_extent_of(results),
+                               .kept_rank = kept.rank,
+                               .dtype = dtype,
+                               .y_dtype = y_dtype,
+                               .largest = r->largest,
+                               .turned = r->turned,
+                               .add = r->add,
+                               .size = (uint32_t)hyp_dtype_size(dtype),
+                               .along_x = along_x,
+                               .run = run};
+    for (uint32_t a = 0; a < kept.rank; a++) {
+        l.args.kept[a] = hyp_cuda_extent_of(kept.extent[a]);
+        l.args.kept_stride[a] = kept.stride[0][a];
+    }
+    set_terms(&l.args, &reduced);
+    l.grid.kernel = kernel_of(dtype, l.width > 1);
+    l.grid.shared_bytes = HYP_CUDA_REDUCE_THREADS * (along_x ? 1 : l.width) * (uint32_t)hyp_dtype_size(wide_type(dtype));
+    set_grid(device, &l);
+    return l;
 }
 
-/* `args` is for results in one part each. */
-static hyp_status add_parts(hyp_cuda_build *b, const reduction *r, const hyp_cuda_reduce *args, const hyp_cuda_grid *grid,
-                            int64_t parts)
+/* A reduction as launches: the second one, where there is one, takes the parts that the first leaves in the session's room. */
+typedef struct reduce_plan {
+    reduce_launch first, second;
+    size_t room; /* bytes; 0: results are made at once */
+} reduce_plan;
+
+static reduce_plan plan_launches(const hyp_cuda_device *device, const reduction *r, hyp_dtype dtype, const hyp_cuda_box *kept,
+                                 const hyp_cuda_box *reduced)
 {
-    const hyp_cuda_device *device = b->session->model->device;
-    hyp_dtype wide = wide_type((hyp_dtype)args->dtype);
-    void *data;
-    HYP_TRY(hyp_cuda_want_room(b, (size_t)(args->results * parts) * hyp_dtype_size(wide)));
-    HYP_TRY(hyp_cuda_add_op(b, run_parts, sizeof(in_parts), &data));
-    in_parts *p = data;
-    *p = (in_parts){.first = *args, .second = *args, .first_grid = *grid, .x = r->x, .y = r->y};
-    p->first.results *= parts;
-    p->first.parts = hyp_cuda_extent_of(parts);
-    p->first.terms = (args->all_terms + parts - 1) / parts;
-    p->first.mean = -1;
-    p->first.y_dtype = wide;
-    p->first_grid.blocks = hyp_cuda_blocks(device, p->first.results, args->along_x ? grid->block_y : grid->block_x);
-    p->second.dtype = wide;
-    p->second.terms = p->second.all_terms = parts;
-    p->second.kept_rank = p->second.reduced_rank = 1;
-    p->second.kept[0] = hyp_cuda_extent_of(args->results);
-    p->second.kept_stride[0] = parts;
-    p->second.reduced[0] = hyp_cuda_extent_of(parts);
-    p->second.reduced_stride[0] = 1;
-    p->second.along_x = 1;
-    p->second_grid = team_grid(grid->kernel, device, args->results, parts, true);
-    return hyp_cuda_need_kernel(b, grid->kernel);
+    reduce_plan p = {.first = plan_reduce(device, r, dtype, dtype, *kept, *reduced)};
+    const int64_t parts = parts_of(device, &p.first), count = p.first.count;
+    if (parts == 1) return p;
+    const hyp_dtype wide = wide_type(dtype);
+    hyp_cuda_box all = {.rank = 1, .lanes = 1, .extent = {count}, .stride = {{1}}};
+    const hyp_cuda_box of_parts = {.rank = 1, .lanes = 1, .extent = {parts}, .stride = {{count}}};
+    hyp_cuda_box_merge(&all);
+    p.second = plan_reduce(device, r, wide, dtype, all, of_parts);
+    p.second.args.mean = p.first.args.mean;
+    p.first.args.mean = -1;
+    p.first.args.add = 0;
+    p.first.args.terms = (p.first.args.all_terms + parts - 1) / parts;
+    p.first.args.total *= parts;
+    p.first.args.y_dtype = wide;
+    p.first.grid.blocks = hyp_cuda_blocks(device, p.first.args.total, HYP_CUDA_REDUCE_THREADS / p.first.team);
+    p.room = (size_t)(count * parts) * hyp_dtype_size(wide);
+    return p;
+}
+
+static hyp_status launch(hyp_cuda_session *s, reduce_plan *p, CUdeviceptr x, CUdeviceptr y, hyp_diag *diag)
+{
+    p->first.args.x = x;
+    p->first.args.y = p->room > 0 ? s->room : y;
+    p->second.args.x = s->room;
+    p->second.args.y = y;
+    HYP_TRY(hyp_cuda_launch(s, &p->first.grid, &p->first.args, diag));
+    return p->room > 0 ? hyp_cuda_launch(s, &p->second.grid, &p->second.args, diag) : HYP_OK;
+}
+
+typedef struct reduce_op {
+    reduce_plan plan;
+    uint32_t x, y;
+} reduce_op;
+
+static hyp_status reduce_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    reduce_op *p = data;
+    return launch(s, &p->plan, s->at[p->x], s->at[p->y], diag);
 }
 
 static hyp_status add_reduction(hyp_cuda_build *b, const reduction *r, hyp_cuda_box *kept, hyp_cuda_box *reduced)
 {
-    const hyp_cuda_device *device = b->session->model->device;
-    hyp_dtype dtype = hyp_cuda_dtype(b->program, r->x);
+    if (hyp_cuda_box_count(kept) == 0) return HYP_OK;
     hyp_cuda_box_merge(kept);
     sort_axes(reduced);
     hyp_cuda_box_merge(reduced);
-    int64_t results = hyp_cuda_box_count(kept), terms = hyp_cuda_box_count(reduced);
-    if (results == 0) return HYP_OK;
-    /* Neighbours in memory go to neighbouring threads: they are summed, or they belong to different results. */
-    bool along_x = kept->rank == 0 || (reduced->rank > 0 && reduced->stride[0][0] < kept->stride[0][0]);
-    hyp_cuda_reduce args = {.results = results,
-                            .terms = terms,
-                            .all_terms = terms,
-                            .mean = r->mean ? terms : -1,
-                            .parts = hyp_cuda_extent_of(1),
-                            .kept_rank = kept->rank,
-                            .reduced_rank = reduced->rank,
-                            .dtype = dtype,
-                            .y_dtype = dtype,
-                            .largest = r->largest,
-                            .turned = r->turned,
-                            .along_x = along_x};
-    for (uint32_t a = 0; a < kept->rank; a++) {
-        args.kept[a] = hyp_cuda_extent_of(kept->extent[a]);
-        args.kept_stride[a] = kept->stride[0][a];
-    }
-    for (uint32_t a = 0; a < reduced->rank; a++) {
-        args.reduced[a] = hyp_cuda_extent_of(reduced->extent[a]);
-        args.reduced_stride[a] = reduced->stride[0][a];
-    }
-    const hyp_cuda_grid grid = team_grid(reduce_kernel(dtype), device, results, terms, along_x);
-    int64_t parts = parts_of(device, grid.blocks, terms);
-    if (parts > 1) return add_parts(b, r, &args, &grid, parts);
-    const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_reduce, x, r->x + 1),
-                                   HYP_CUDA_SLOT(hyp_cuda_reduce, y, r->y + 1)};
-    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
+    const reduce_plan plan =
+        plan_launches(b->session->model->device, r, hyp_cuda_dtype(b->program, r->x), kept, reduced);
+    void *data;
+    if (plan.room > 0) HYP_TRY(hyp_cuda_want_room(b, plan.room));
+    HYP_TRY(hyp_cuda_add_op(b, reduce_run, sizeof(reduce_op), &data));
+    *(reduce_op *)data = (reduce_op){.plan = plan, .x = r->x, .y = r->y};
+    if (plan.room > 0) HYP_TRY(hyp_cuda_need_kernel(b, plan.second.grid.kernel));
+    return hyp_cuda_need_kernel(b, plan.first.grid.kernel);
 }
+
+/* ---- sums of rows, without a plan -------------------------------------------------------------------------- */
+
+static reduce_plan plan_row_sums(const hyp_cuda_device *device, const hyp_cuda_row_sums *sums)
+{
+    const reduction r = {.add = sums->add};
+    hyp_cuda_box kept = {.rank = 1, .lanes = 1, .extent = {sums->columns}, .stride = {{1}}};
+    hyp_cuda_box reduced = {.rank = 1, .lanes = 1, .extent = {sums->rows}, .stride = {{sums->ld}}};
+    hyp_cuda_box_merge(&kept);
+    hyp_cuda_box_merge(&reduced);
+    return plan_launches(device, &r, sums->dtype, &kept, &reduced);
+}
+
+size_t hyp_cuda_row_sums_room(const hyp_cuda_device *device, const hyp_cuda_row_sums *sums)
+{
+    return plan_row_sums(device, sums).room;
+}
+
+hyp_status hyp_cuda_load_row_sums(const hyp_cuda_device *device, hyp_diag *diag)
+{
+    HYP_TRY(hyp_cuda_load_kernel(device, kernel_of(HYP_F32, true), diag));
+    return hyp_cuda_load_kernel(device, kernel_of(HYP_F32, false), diag);
+}
+
+hyp_status hyp_cuda_sum_rows(hyp_cuda_session *s, const hyp_cuda_row_sums *sums, CUdeviceptr x, CUdeviceptr y, hyp_diag *diag)
+{
+    reduce_plan p = plan_row_sums(s->model->device, sums);
+    return launch(s, &p, x, y, diag);
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------- */
 
 hyp_status hyp_cuda_add_reduce(hyp_cuda_build *b, const HypPlan__Reduce *k)
 {
