@@ -1,13 +1,10 @@
 /* order.c - in which order steps run, so that little stands in memory at once.
  *
- * Steps are asked for from the outputs on, each right after what it needs and did not have yet. What such a walk decides is
- * which of several things that are missing comes first:
- *
- *   - of two that share work which is still to be done, the one that takes less: the other goes over that work and
- *     beyond, and would leave what the first needs of it standing until its turn. So the update of a layer comes while
- *     the backward pass is at this layer, whatever the order of the parameters.
- *   - of those that share none, the one that takes more, so that the results of the others need not wait for it (Sethi and
- *     Ullman 1970, who count registers).
+ * Steps are asked for from the outputs on, each right after what it needs and did not have yet. Outputs that need little come
+ * before those that need more: so the update of a layer comes while the backward pass is at this layer, whatever the order of
+ * the parameters, and not when all that it reads of both passes has stood to the end. Of what one step needs either comes
+ * first what needs most itself, so that the results of the others need not wait for it (Sethi and Ullman 1970, who count
+ * registers), or what needs least, as where a norm adds up what comes of each layer; both are tried.
  *
  * The order of the nodes of the graph stays where that is as good. Units are what steps are made of: a node, or elementwise
  * nodes that are one step.
@@ -16,10 +13,8 @@
 
 #include "codegen/lower.h"
 
-enum {
-    MOST_WORDS = 1 << 23, /* of 64 bits, of all sets of units, one for each */
-    MANY = 64             /* things that are missing at once: what takes least in all comes first then, and nothing is compared */
-};
+enum { MOST_WORDS = 1 << 23 }; /* of 64 bits, of all sets of units, one for each */
+#define NO_UNIT UINT32_MAX
 
 typedef struct unit {
     hyp_node_id last;                  /* its node, or the root of its group */
@@ -35,17 +30,14 @@ typedef struct ordering {
     unit *units;
     uint32_t count, words;   /* units; words of 64 bits in a set of them */
     uint32_t *unit_plus1;    /* by node */
-    uint64_t *needs;         /* by unit: the set of units that it needs, itself included */
-    uint64_t *missing;       /* the set of units that have no place yet */
     uint32_t *stamp;         /* by node: the unit + 1 that has seen it */
     HYP_VEC(uint32_t) edges;
     HYP_VEC(hyp_value_id) values;
     HYP_VEC(uint32_t) stack; /* units that were asked for and wait for others */
-    uint32_t *work;          /* of what is chosen among */
-    bool *alone;             /* by edge: what it leads to shares no missing work with what else its unit needs */
     int64_t *bytes;          /* by value that is scratch */
     uint32_t *order;         /* units, as far as they have a place */
     uint32_t placed;
+    bool *is_placed;         /* by unit */
 } ordering;
 
 static const hyp_node *node_at(const ordering *o, hyp_node_id n) { return &o->l->graph->nodes.data[n]; }
@@ -57,8 +49,6 @@ static bool find_maker(const ordering *o, hyp_value_id v, hyp_node_id *out)
     *out = hyp_lower_value(o->l, v)->producer;
     return !o->l->values[v].constant && (!o->l->values[v].listed || o->l->runs[*out]);
 }
-
-static uint64_t *needs_of(const ordering *o, uint32_t u) { return o->needs + (size_t)u * o->words; }
 
 /* ---- units ------------------------------------------------------------------------------------------ */
 
@@ -142,21 +132,19 @@ static hyp_status add_reads(ordering *o, uint32_t u)
     return HYP_OK;
 }
 
-/* Units come behind those that they need. */
-static hyp_status find_needs(ordering *o)
+/* By sets of units, which come behind those that they need. */
+static hyp_status count_needs(ordering *o)
 {
     size_t words = (size_t)o->count * o->words;
-    o->needs = hyp_arena_zalloc(&o->l->scratch, words, sizeof *o->needs);
-    o->missing = hyp_arena_zalloc(&o->l->scratch, o->words, sizeof *o->missing);
-    if (!o->needs || !o->missing) return hyp_fail_memory(o->l->diag, words * sizeof *o->needs);
+    uint64_t *sets = hyp_arena_zalloc(&o->l->scratch, words, sizeof *sets);
+    if (!sets) return hyp_fail_memory(o->l->diag, words * sizeof *sets);
     for (uint32_t u = 0; u < o->count; u++) {
-        uint64_t *set = needs_of(o, u);
+        uint64_t *set = sets + (size_t)u * o->words;
         for (uint32_t i = 0; i < o->units[u].input_count; i++) {
-            const uint64_t *from = needs_of(o, o->edges.data[o->units[u].first_input + i]);
+            const uint64_t *from = sets + (size_t)o->edges.data[o->units[u].first_input + i] * o->words;
             for (uint32_t w = 0; w < o->words; w++) set[w] |= from[w];
         }
         set[u / 64] |= UINT64_C(1) << u % 64;
-        o->missing[u / 64] |= UINT64_C(1) << u % 64;
         for (uint32_t w = 0; w < o->words; w++) o->units[u].needs_count += (uint32_t)__builtin_popcountll(set[w]);
     }
     return HYP_OK;
@@ -191,88 +179,44 @@ static hyp_status keep_neighbours(ordering *o)
 
 /* ---- the walk --------------------------------------------------------------------------------------- */
 
-static bool is_missing(const ordering *o, uint32_t u) { return o->missing[u / 64] >> u % 64 & 1; }
+/* What comes first of what is missing of what a step needs. */
+typedef enum rule { LEAST_FIRST, MOST_FIRST } rule;
 
-/* Units that are missing for a unit, itself included. */
-static uint32_t work_of(const ordering *o, uint32_t u)
+/* Of what a unit needs and what is missing, what comes first; NO_UNIT where nothing is. What its neighbour needs counts
+ * in the place of that one. */
+static uint32_t choose(const ordering *o, uint32_t u, rule first)
 {
-    const uint64_t *set = needs_of(o, u);
-    uint32_t count = 0;
-    for (uint32_t w = 0; w < o->words; w++) count += (uint32_t)__builtin_popcountll(set[w] & o->missing[w]);
-    return count;
-}
-
-static bool share_work(const ordering *o, uint32_t a, uint32_t b)
-{
-    const uint64_t *x = needs_of(o, a), *y = needs_of(o, b);
-    for (uint32_t w = 0; w < o->words; w++)
-        if (x[w] & y[w] & o->missing[w]) return true;
-    return false;
-}
-
-/* What is missing of what a unit needs; what its neighbour needs, instead of that one. `list` is of edges, by unit once. */
-static uint32_t list_missing(const ordering *o, uint32_t u, uint32_t *list)
-{
-    uint32_t count = 0;
-    for (uint32_t from = u + 1; from; from = from == u + 1 ? o->units[u].norm_plus1 : 0)
+    uint32_t best = NO_UNIT, norm_plus1 = o->units[u].norm_plus1;
+    for (uint32_t from = u + 1; from; from = from == u + 1 ? norm_plus1 : 0)
         for (uint32_t i = 0; i < o->units[from - 1].input_count; i++) {
-            uint32_t edge = o->units[from - 1].first_input + i, input = o->edges.data[edge];
-            bool listed = !is_missing(o, input) || input + 1 == o->units[u].norm_plus1;
-            for (uint32_t k = 0; k < count && from != u + 1 && !listed; k++) listed = o->edges.data[list[k]] == input;
-            if (!listed) list[count++] = edge;
+            uint32_t input = o->edges.data[o->units[from - 1].first_input + i];
+            if (o->is_placed[input] || input + 1 == norm_plus1) continue;
+            uint32_t work = o->units[input].needs_count, least = best == NO_UNIT ? 0 : o->units[best].needs_count;
+            if (best == NO_UNIT || (first == LEAST_FIRST ? work < least : work > least)) best = input;
         }
-    return count;
-}
-
-static uint32_t choose_of_many(const ordering *o, const uint32_t *list, uint32_t count)
-{
-    uint32_t least = o->edges.data[list[0]];
-    for (uint32_t i = 1; i < count; i++)
-        if (o->units[o->edges.data[list[i]]].needs_count < o->units[least].needs_count) least = o->edges.data[list[i]];
-    return least;
-}
-
-/* Which of them comes first. That one shares work with no other stays so, and is noted. */
-static uint32_t choose(ordering *o, const uint32_t *list, uint32_t count)
-{
-    uint32_t most = 0;
-    if (count > MANY) return choose_of_many(o, list, count);
-    for (uint32_t i = 0; i < count; i++) {
-        o->work[i] = work_of(o, o->edges.data[list[i]]);
-        if (o->work[i] > o->work[most]) most = i;
-    }
-    for (;;) {
-        uint32_t least = count;
-        for (uint32_t i = 0; i < count; i++)
-            if (!o->alone[list[i]] && (least == count || o->work[i] < o->work[least])) least = i;
-        if (least == count) return o->edges.data[list[most]];
-        for (uint32_t i = 0; i < count; i++)
-            if (i != least && share_work(o, o->edges.data[list[least]], o->edges.data[list[i]]))
-                return o->edges.data[list[least]];
-        o->alone[list[least]] = true;
-    }
+    return best;
 }
 
 static void place(ordering *o, uint32_t u)
 {
-    o->missing[u / 64] &= ~(UINT64_C(1) << u % 64);
+    o->is_placed[u] = true;
     o->order[o->placed++] = u;
 }
 
-static hyp_status walk(ordering *o)
+/* Fills `order`. */
+static hyp_status walk(ordering *o, rule first)
 {
     hyp_lowering *l = o->l;
-    uint32_t *list = hyp_arena_zalloc(&l->scratch, o->edges.len, sizeof *list);
-    o->work = hyp_arena_zalloc(&l->scratch, o->edges.len, sizeof *o->work);
-    o->alone = hyp_arena_zalloc(&l->scratch, o->edges.len, sizeof *o->alone);
-    o->order = hyp_arena_zalloc(&l->scratch, (size_t)o->count + 1, sizeof *o->order);
-    if (!list || !o->work || !o->alone || !o->order) return hyp_fail_memory(l->diag, o->edges.len * sizeof *list);
+    o->is_placed = hyp_arena_zalloc(&l->scratch, o->count, sizeof *o->is_placed);
+    o->order = hyp_arena_zalloc(&l->scratch, o->count, sizeof *o->order);
+    if (!o->is_placed || !o->order) return hyp_fail_memory(l->diag, o->count * sizeof *o->order);
+    o->placed = 0;
     o->stack.len = 0;
     HYP_TRY(hyp_vec_push(&o->stack, l->diag, o->count));
     while (o->stack.len) {
-        uint32_t u = o->stack.data[o->stack.len - 1], missing = list_missing(o, u, list);
-        if (missing) {
-            HYP_TRY(hyp_vec_push(&o->stack, l->diag, choose(o, list, missing)));
+        uint32_t u = o->stack.data[o->stack.len - 1], missing = choose(o, u, u == o->count ? LEAST_FIRST : first);
+        if (missing != NO_UNIT) {
+            HYP_TRY(hyp_vec_push(&o->stack, l->diag, missing));
             continue;
         }
         o->stack.len--;
@@ -280,7 +224,8 @@ static hyp_status walk(ordering *o)
         if (o->units[u].norm_plus1) place(o, o->units[u].norm_plus1 - 1);
         place(o, u);
     }
-    return HYP_OK;
+    if (o->placed == o->count) return HYP_OK;
+    return hyp_fail(l->diag, HYP_ERR_INTERNAL, "%u of %u steps have a place", o->placed, o->count);
 }
 
 /* ---- what it is worth --------------------------------------------------------------------------------- */
@@ -350,17 +295,24 @@ static bool is_better(const standing *a, const standing *b)
     return apart > b->most / TELLS ? a->most < b->most : a->mean < b->mean;
 }
 
-static hyp_status decide(ordering *o, bool *out_better)
+/* Of the graph's own order and those of both rules the one in which least stands; the first of them if it is none better. */
+static hyp_status find_best(ordering *o, const uint32_t **out)
 {
     hyp_lowering *l = o->l;
     size_t values = l->graph->values.len;
     uint32_t *last = hyp_arena_zalloc(&l->scratch, values, sizeof *last);
-    uint32_t *before = hyp_arena_zalloc(&l->scratch, o->count, sizeof *before);
-    if (!last || !before) return hyp_fail_memory(l->diag, values * sizeof *last);
-    HYP_TRY(find_bytes(o));
-    for (uint32_t u = 0; u < o->count; u++) before[u] = u; /* the graph's order, by the last node of each */
-    standing is = find_standing(o, o->order, last), was = find_standing(o, before, last);
-    *out_better = is_better(&is, &was);
+    uint32_t *own = hyp_arena_zalloc(&l->scratch, o->count, sizeof *own);
+    if (!last || !own) return hyp_fail_memory(l->diag, values * sizeof *last);
+    for (uint32_t u = 0; u < o->count; u++) own[u] = u; /* by the last node of each */
+    standing best = find_standing(o, own, last);
+    *out = NULL;
+    for (int first = LEAST_FIRST; first <= MOST_FIRST; first++) {
+        HYP_TRY(walk(o, (rule)first));
+        standing found = find_standing(o, o->order, last);
+        if (!is_better(&found, &best)) continue;
+        best = found;
+        *out = o->order;
+    }
     return HYP_OK;
 }
 
@@ -368,23 +320,21 @@ static hyp_status decide(ordering *o, bool *out_better)
 
 static hyp_status find_order(ordering *o)
 {
-    bool better;
+    const uint32_t *best;
     HYP_TRY(list_units(o));
     o->words = (o->count + 63) / 64;
     if (o->count < 2 || o->count > MOST_WORDS / o->words) return HYP_OK;
     for (uint32_t u = 0; u < o->count; u++) HYP_TRY(add_reads(o, u));
-    HYP_TRY(find_needs(o));
+    HYP_TRY(count_needs(o));
     HYP_TRY(add_end(o));
     HYP_TRY(keep_neighbours(o));
-    HYP_TRY(walk(o));
-    if (o->placed != o->count)
-        return hyp_fail(o->l->diag, HYP_ERR_INTERNAL, "%u of %u steps have a place", o->placed, o->count);
-    HYP_TRY(decide(o, &better));
-    if (!better) return HYP_OK;
+    HYP_TRY(find_bytes(o));
+    HYP_TRY(find_best(o, &best));
+    if (!best) return HYP_OK;
     size_t at = 0;
     for (hyp_node_id n = 0; n < o->l->graph->nodes.len; n++) /* they emit sizes at most, which read nothing */
         if (!o->unit_plus1[n] || o->units[o->unit_plus1[n] - 1].last != n) o->l->order[at++] = n;
-    for (uint32_t i = 0; i < o->count; i++) o->l->order[at++] = o->units[o->order[i]].last;
+    for (uint32_t i = 0; i < o->count; i++) o->l->order[at++] = o->units[best[i]].last;
     return HYP_OK;
 }
 
