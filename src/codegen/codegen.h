@@ -43,8 +43,8 @@ typedef struct hyp_codegen_options {
     const int64_t *typical_sizes; /* by symbol of the graph's dims: what predictions count it as */
 } hyp_codegen_options;
 
-/* How long a scratch tensor stands: from the step that writes it to the last one that touches it. One that takes the place of
- * another stands from the step behind the one that writes it. */
+/* How long a scratch tensor stands: from the step that writes it to the last one that touches it. One that takes the
+ * place of another stands from the step behind the one that writes it. */
 typedef struct hyp_stay {
     uint32_t tensor;
     uint32_t first, last;

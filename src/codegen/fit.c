@@ -1,11 +1,13 @@
 /* fit.c - which values are computed again so that a plan fits into memory.
  *
- * A round lowers the graph and finds the step at which most bytes stand. A value that stands there, is not touched there and is
- * read later may go: whoever reads it after that step reads what is computed again from what stands anyway. What that takes is
- * known to the cost model; the values that give most bytes for a second go first, until a sixteenth of the bytes is free, and
- * the next round looks where most stand then. (Chen et al. 2016 keep the values of every n-th layer, which is what comes out
- * of this where all layers are alike; Checkmate, Jain et al. 2020, solves for the best choice, in hours; DTR, Kirisame et al.
- * 2021, is greedy like this, while a run goes on.) */
+ * A round lowers the graph and finds the step at which most bytes stand. A value that stands there, is not touched
+ * there and is read later may go: whoever reads it after that step reads what is computed again from what stands
+ * anyway. What that takes is known to the cost model; the values that give most bytes for a second go first, until a
+ * sixteenth of the bytes is free, and the next round looks where most stand then.
+ *
+ * Chen et al. 2016 keep the values of every n-th layer; Checkmate (Jain et al. 2020) solves for the best choice, in
+ * hours; DTR (Kirisame et al. 2021) is greedy as this is, by seconds, bytes and time since the last use, while a run
+ * goes on. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,6 +67,8 @@ bool hyp_can_compute_again(const hyp_node *node)
 
 hyp_status hyp_footprint_of(const HypPlan__Program *p, hyp_footprint *out, hyp_diag *diag)
 {
+    if (p->n_typical_sizes != p->n_symbols)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "what memory a plan takes is said for typical sizes: none are known");
     int64_t *symbols = hyp_calloc(p->n_symbols + p->n_dims, sizeof *symbols), *values = symbols + p->n_symbols;
     if (!symbols) return hyp_fail_memory(diag, p->n_dims * sizeof *symbols);
     for (size_t i = 0; i < p->n_symbols; i++) symbols[i] = (int64_t)p->typical_sizes[i];
@@ -89,7 +93,8 @@ static hyp_status find_footprint(const hyp_graph *graph, const hyp_codegen_optio
     return status;
 }
 
-hyp_status hyp_codegen_footprint(const hyp_graph *graph, const hyp_codegen_options *options, hyp_footprint *out, hyp_diag *diag)
+hyp_status hyp_codegen_footprint(const hyp_graph *graph, const hyp_codegen_options *options, hyp_footprint *out,
+                                 hyp_diag *diag)
 {
     return find_footprint(graph, options, true, out, diag);
 }
@@ -448,12 +453,13 @@ static hyp_status refuse(const fit *f, const hyp_graph *in)
     HYP_TRY(hyp_codegen_footprint(&f->best, f->options, &least, f->diag));
     if (least.scratch_bytes >= kept.scratch_bytes)
         return hyp_fail(f->diag, HYP_ERR_INVALID_ARGUMENT,
-                        "the plan takes %zu bytes of scratch memory, and --memory-budget gives it %zu; there is nothing to compute "
-                        "again that would make it less: give it more, or the model smaller inputs",
+                        "the plan takes %zu bytes of scratch memory, and --memory-budget gives it %zu; there is nothing to "
+                        "compute again that would make it less: give it more, or the model smaller inputs",
                         kept.scratch_bytes, f->budget);
     return hyp_fail(f->diag, HYP_ERR_INVALID_ARGUMENT,
-                    "the plan takes %zu bytes of scratch memory, and --memory-budget gives it %zu; computing values again, %zu is the "
-                    "least that was found, with %.4g us for a run instead of %.4g us: give it as much, or the model smaller inputs",
+                    "the plan takes %zu bytes of scratch memory, and --memory-budget gives it %zu; computing values again, %zu "
+                    "is the least that was found, with %.4g us for a run instead of %.4g us: give it as much, or the model "
+                    "smaller inputs",
                     kept.scratch_bytes, f->budget, least.scratch_bytes, least.seconds * 1e6, kept.seconds * 1e6);
 }
 

@@ -1,8 +1,8 @@
 /* memory.h - plans that take less scratch memory, because values are computed again instead of kept.
  *
- * Nodes of a graph are there twice then: those behind a step read the second one, which is a node like any other, so that
- * everything from lowering to verification knows nothing of it. Extraction comes before, for equal nodes are one in an e-graph.
- */
+ * Nodes of a graph are there twice then: those behind a step read the second one, which is a node like any other, so
+ * that everything from lowering to verification knows nothing of it. Extraction comes before, for equal nodes are one
+ * in an e-graph. */
 #ifndef HYP_CODEGEN_MEMORY_H
 #define HYP_CODEGEN_MEMORY_H
 
@@ -28,14 +28,15 @@ typedef struct hyp_footprint {
 } hyp_footprint;
 HYP_NODISCARD hyp_status hyp_codegen_footprint(const hyp_graph *graph, const hyp_codegen_options *options,
                                                hyp_footprint *out, hyp_diag *diag);
-/* Of a program that was lowered. */
+/* Of a program that was lowered; HYP_ERR_INVALID_ARGUMENT where no typical sizes are known. */
 HYP_NODISCARD hyp_status hyp_footprint_of(const HypPlan__Program *program, hyp_footprint *out, hyp_diag *diag);
 
-/* Makes a graph whose plan takes at most `budget` bytes of scratch memory, for the sizes that predictions are for, by computing
- * values again where they are read long after: *out, initialised on success, of the same inputs and outputs. Of values that
- * stand where most memory is taken, those are not kept of which the fewest predicted seconds give the most bytes, until it
- * fits (the greedy choice of Kirisame et al. 2021, DTR, with what is known of a whole graph: sizes, times and lives). What is
- * tried does not depend on the budget: a smaller one goes further on the same way. Options need `predict`.
+/* Makes a graph whose plan takes at most `budget` bytes of scratch memory, for the sizes that predictions are for, by
+ * computing values again where they are read long after: *out, initialised on success, of the same inputs and outputs.
+ * Of values that stand where most memory is taken, those are not kept of which the fewest predicted seconds give the
+ * most bytes, until it fits (the greedy choice of Kirisame et al. 2021, DTR, with what is known of a whole graph:
+ * sizes, times and lives). What is tried does not depend on the budget: a smaller one goes further on the same way.
+ * Options need `predict` and `typical_sizes`.
  *
  * HYP_ERR_INVALID_ARGUMENT where no choice that was found fits: the message has the least, and what it would cost. */
 HYP_NODISCARD hyp_status hyp_codegen_fit(const hyp_graph *in, const hyp_codegen_options *options, size_t budget,

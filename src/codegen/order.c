@@ -1,14 +1,14 @@
 /* order.c - in which order steps run, so that little stands in memory at once.
  *
- * Steps are asked for from the outputs on, each right after what it needs and did not have yet. Outputs that need little come
- * before those that need more: so the update of a layer comes while the backward pass is at this layer, whatever the order of
- * the parameters, and not when all that it reads of both passes has stood to the end. Of what one step needs either comes
- * first what needs most itself, so that the results of the others need not wait for it (Sethi and Ullman 1970, who count
- * registers), or what needs least, as where a norm adds up what comes of each layer; both are tried.
+ * Steps are asked for from the outputs on, each right after what it needs and did not have yet. Outputs that need
+ * little come before those that need more: so the update of a layer comes while the backward pass is at this layer,
+ * whatever the order of the parameters, and not when all that it reads of both passes has stood to the end. Of what one
+ * step needs either comes first what needs most itself, so that the results of the others need not wait for it (Sethi
+ * and Ullman 1970, who count registers), or what needs least, as where a norm adds up what comes of each layer; both
+ * are tried.
  *
- * The order of the nodes of the graph stays where that is as good. Units are what steps are made of: a node, or elementwise
- * nodes that are one step.
- */
+ * The order of the nodes of the graph stays where that is as good. Units are what steps are made of: a node, or
+ * elementwise nodes that are one step. */
 #include <string.h>
 
 #include "codegen/lower.h"
@@ -245,8 +245,9 @@ static hyp_status find_bytes(ordering *o)
             hyp_dim elements;
             HYP_TRY(hyp_type_elements(g->dims, type, &elements, l->diag));
             if (hyp_dim_eval(g->dims, elements, sizes, &o->bytes[v], NULL) != HYP_OK) return HYP_OK;
-            if (__builtin_mul_overflow(o->bytes[v], (int64_t)hyp_dtype_size(type->dtype), &o->bytes[v]))
-                o->bytes[v] = INT64_MAX >> 16; /* nothing that has a place; sums do not overflow */
+            const int64_t most = INT64_MAX >> 24; /* so that sums do not overflow; nothing as large has a place */
+            if (o->bytes[v] > most) o->bytes[v] = most;
+            o->bytes[v] *= (int64_t)hyp_dtype_size(type->dtype);
         }
     return HYP_OK;
 }

@@ -1,10 +1,9 @@
 /* slots.c - how long values have to stand, also for steps that may run as one, and places of scratch tensors.
  *
- * The largest tensor first, each into the first slot that is free while it stands, else into a new one (Pisarchyk and Lee
- * 2020, "greedy by size" for shared objects, but that the first slot is taken and not the smallest: what is large is used
- * up before something small is made). A slot is as large as its largest tensor, so any choice is correct; sizes with symbols are compared for the sizes
- * that predictions are for, which decides only how well slots fit.
- */
+ * The largest tensor first, each into the first slot that is free while it stands, else into a new one (Pisarchyk and
+ * Lee 2020, "greedy by size" for shared objects, but that the first slot is taken and not the smallest: what is large
+ * is used up before something small is made). A slot is as large as its largest tensor, so any choice is correct; sizes
+ * with symbols are compared for the sizes that predictions are for, which decides only how well slots fit. */
 #include <stdlib.h>
 #include <string.h>
 

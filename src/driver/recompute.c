@@ -37,8 +37,8 @@ static bool is_forward(const hyp_graph *step, size_t output)
     return output < hyp_graph_shown(step) && strcmp(name, "gradient-norm") != 0 && strncmp(name, "gradient:", 9) != 0;
 }
 
-/* Nodes of the forward pass: those that the loss and the model's outputs need. What several processes add up together does not
- * need each other. */
+/* Nodes of the forward pass: those that the loss and the model's outputs need. What several processes add up together
+ * does not need each other. */
 static void find_forward(const hyp_graph *step, bool *values, bool *nodes)
 {
     for (size_t i = 0; i < step->outputs.len; i++)

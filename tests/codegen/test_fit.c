@@ -1,4 +1,5 @@
-/* Plans that compute values again: they give the same bits, within the budget that was given, or say that it is too small. */
+/* Plans that compute values again: they give the same bits, within the budget that was given, or say that it is too
+ * small. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -168,8 +169,8 @@ static void same_bits(const hyp_graph *kept, const hyp_graph *again, uint64_t se
 
 /* ---- tests --------------------------------------------------------------------------------------------- */
 
-/* Fits a graph into budgets that shrink: what fits is as it should be, what does not is refused with figures. Returns how many
- * fitted. */
+/* Fits a graph into budgets that shrink: what fits is as it should be, what does not is refused with figures. Returns
+ * how many fitted. */
 static size_t shrink(const hyp_graph *g, const hyp_codegen_options *options, uint64_t seed)
 {
     hyp_footprint kept = footprint_of(g, options);

@@ -806,8 +806,8 @@ static void a_long_chain_takes_two_slots(void **state)
     assert_int_equal(f->p->slot_count, 2);
 }
 
-/* A forward pass, a backward pass, and for each layer an output that needs both; outputs in the order of the layers, or the other
- * way round. */
+/* A forward pass, a backward pass, and for each layer an output that needs both; outputs in the order of the layers, or
+ * the other way round. */
 static uint32_t slots_of_passes(fixture *f, int layers, bool last_first)
 {
     hyp_strbuf text = {0};
