@@ -266,6 +266,8 @@ static hyp_status check_program(check *c)
         return WRONG(c, "%zu typical sizes for %zu symbols", p->n_typical_sizes, p->n_symbols);
     if (!(p->predicted_seconds >= 0 && p->predicted_seconds <= DBL_MAX))
         return WRONG(c, "it is predicted to take %g seconds", p->predicted_seconds);
+    if (!(p->kept_seconds >= 0 && p->kept_seconds <= DBL_MAX))
+        return WRONG(c, "without computing anything again it is predicted to take %g seconds", p->kept_seconds);
     HYP_TRY(check_dims(c));
     HYP_TRY(check_tensors(c));
     HYP_TRY(check_edge(c, p->n_inputs, p->inputs, HYP_PLAN__PLACE__PLACE_INPUT, "input"));
