@@ -222,7 +222,8 @@ typedef struct hyp_compile_options {
     const hyp_train_options *train;
     /* Bytes of scratch memory that the plan takes at most, for the sizes that symbolic dims are counted as: values that it would
      * keep until they are read long after, as the backward pass of a training step reads those of the forward pass, are computed
-     * again, where that gives most bytes for the time by the cost model. Results keep their bits. 0 = as many as it takes.
+     * again, where that gives most bytes for the time by the cost model. Results keep their bits wherever the same kernels
+     * compute the same again. 0 = as many as it takes.
      * HYP_ERR_INVALID_ARGUMENT where no such plan is found: the message has the least that was, and what it would cost. */
     size_t memory_budget;
     /* With `train`: values that nodes of the model compute, by patterns, as of a shell's file names, for names of nodes, are not

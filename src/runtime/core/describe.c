@@ -389,7 +389,8 @@ static void write_json(report *r)
     hyp_strbuf_printf(sb,
                       ",\n \"weights_bytes\": %" PRIu64 ", \"weights\": %zu, \"scratch_bytes\": %zu"
                       ", \"scratch_slots\": %u, \"recomputed\": %zu, \"kept_bytes\": %" PRIu64 ", \"kept_seconds\": ",
-                      r->plan->weights_bytes, weight_count(p), scratch_bytes(r), p->slot_count, hyp_plan_recomputed(p), p->kept_bytes);
+                      r->plan->weights_bytes, weight_count(p), scratch_bytes(r), p->slot_count, hyp_plan_recomputed(p),
+                      p->kept_bytes);
     hyp_strbuf_double(sb, p->kept_seconds);
     hyp_strbuf_puts(sb, ",\n \"steps\": [");
     for (uint32_t i = 0; i < p->n_steps; i++) json_step(r, i);
