@@ -130,6 +130,7 @@ static void check(uint64_t *seed, const one *k, const window *w)
     bool integers = !hyp_dtype_is_float(k->dtype);
     build(seed, k, w, !integers);
     tolerance want = tolerance_of(k->dtype, (terms > taps ? terms : taps) + 2);
+    if (k->tf32 && k->dtype == HYP_F32) want = tolerance_of(HYP_F16, terms > taps ? terms : taps); /* as many bits */
     if (k->between) want.rtol *= 32, want.atol *= 32;
     check_plan(&dev, &builder, (const int64_t(*)[HYP_MAX_RANK])dims, want);
 }
