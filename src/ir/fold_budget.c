@@ -99,6 +99,7 @@ static uint64_t steps(hyp_op op, const hyp_attr *attrs, const hyp_type *const *i
     case HYP_OP_conv_transpose: return elements(in[1]);
     case HYP_OP_max_pool:
     case HYP_OP_max_pool_places:
+    case HYP_OP_max_pool_gradient:
     case HYP_OP_average_pool:
     case HYP_OP_lp_pool: return attr_product(op, attrs, "kernel");
     case HYP_OP_attention: return times(2, times(size_of_axis(in[1], -2), size_of_axis(in[1], -1)));

@@ -239,6 +239,22 @@ hyp_status hyp_infer_max_pool(const hyp_infer_call *c)
     return HYP_OK;
 }
 
+hyp_status hyp_infer_max_pool_gradient(const hyp_infer_call *c)
+{
+    const hyp_type *x = &c->in[0]->type, *y = &c->in[1]->type;
+    int32_t n = 0;
+    HYP_TRY(hyp_check_dtype(c, HYP_CLASS_FLOAT));
+    HYP_TRY(check_spatial(c, x, &n));
+    HYP_TRY(check_lists(c, n, 1));
+    HYP_TRY(check_kernel(c, &c->attrs[0], n));
+    if (y->dtype != x->dtype || y->rank != x->rank || y->dims[0] != x->dims[0] || y->dims[1] != x->dims[1])
+        return hyp_infer_fail(c, "the result of a pool over %s is no %s", hyp_infer_type_text(c, x), hyp_infer_type_text(c, y));
+    if (!hyp_type_equal(y, &c->in[2]->type))
+        return hyp_infer_fail(c, "the gradient by %s is %s", hyp_infer_type_text(c, y), hyp_infer_type_text(c, &c->in[2]->type));
+    c->out[0].type = *x;
+    return HYP_OK;
+}
+
 hyp_status hyp_infer_average_pool(const hyp_infer_call *c)
 {
     HYP_TRY(hyp_check_dtype(c, HYP_CLASS_FLOAT));

@@ -3,7 +3,8 @@
 
 #include "kernels/window.h"
 
-hyp_kernel_fn hyp_kernel_max_pool, hyp_kernel_max_pool_places, hyp_kernel_average_pool, hyp_kernel_lp_pool, hyp_kernel_max_unpool;
+hyp_kernel_fn hyp_kernel_max_pool, hyp_kernel_max_pool_places, hyp_kernel_max_pool_gradient,
+    hyp_kernel_average_pool, hyp_kernel_lp_pool, hyp_kernel_max_unpool;
 
 hyp_status hyp_kernel_read_pool(const hyp_kernel_call *c, hyp_window *w)
 {
@@ -62,6 +63,70 @@ hyp_status hyp_kernel_max_pool(const hyp_kernel_call *c)
 }
 
 hyp_status hyp_kernel_max_pool_places(const hyp_kernel_call *c) { return hyp_kernel_max_pool(c); }
+
+hyp_status hyp_kernel_read_pool_gradient(const hyp_kernel_call *c, hyp_window *w)
+{
+    const hyp_array *x = &c->in[0], *y = &c->in[1], *g = &c->in[2], *by_x = &c->out[0];
+    const hyp_kernel_attr *kernel = &c->attrs[0];
+    if (x->rank < 3 || kernel->count != (uint32_t)x->rank - 2)
+        return hyp_kernel_fail(c, "a window of %u axes over a tensor of rank %d", kernel->count, x->rank);
+    HYP_TRY(hyp_window_read(c, x, y, kernel->ints, &c->attrs[1], &c->attrs[2], &c->attrs[3], w));
+    if (x->dims[0] != y->dims[0] || x->dims[1] != y->dims[1] || !hyp_array_same_shape(y, g) || !hyp_array_same_shape(x, by_x))
+        return hyp_kernel_fail(c, "tensors that do not fit each other");
+    if (!hyp_array_is_float(x) || x->dtype != y->dtype || x->dtype != g->dtype || x->dtype != by_x->dtype)
+        return hyp_kernel_fail(c, "tensors of several types, or of no floats");
+    return HYP_OK;
+}
+
+/* The first element of the window of result o that is what the window gives, as an offset in its channel of x; -1 where none is:
+ * of NaN, or of nothing but padding. */
+static int64_t first_of_largest(const hyp_window *w, const int64_t *o, const hyp_array *x, int64_t channel, double most)
+{
+    int64_t k[HYP_SPATIAL];
+    for (int64_t p = 0; p < w->kernel_count; p++) {
+        hyp_window_position(w->n, w->kernel, p, k);
+        int64_t source = hyp_window_source(w, o, k);
+        if (source >= 0 && hyp_array_f64(x, channel * w->in_count + source) == most) return source;
+    }
+    return -1;
+}
+
+/* The results along one axis whose windows reach an element. */
+static void results_over(const hyp_window *w, int32_t a, int64_t at, int64_t *first, int64_t *last)
+{
+    int64_t reach = at + w->before[a], back = reach - (w->kernel[a] - 1) * w->dilation[a];
+    *first = back <= 0 ? 0 : (back + w->stride[a] - 1) / w->stride[a];
+    *last = reach / w->stride[a] < w->out[a] ? reach / w->stride[a] : w->out[a] - 1;
+}
+
+/* Element by element, so that each sum is rounded once. */
+hyp_status hyp_kernel_max_pool_gradient(const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *y = &c->in[1], *g = &c->in[2];
+    hyp_window w;
+    HYP_TRY(hyp_kernel_read_pool_gradient(c, &w));
+    for (int64_t i = 0; i < x->count; i++) {
+        int64_t channel = i / w.in_count, place = i % w.in_count, at[HYP_SPATIAL], size[HYP_SPATIAL], first[HYP_SPATIAL], count = 1;
+        double sum = 0;
+        hyp_window_position(w.n, w.in, place, at);
+        for (int32_t a = 0; a < w.n; a++) {
+            int64_t last;
+            results_over(&w, a, at[a], &first[a], &last);
+            size[a] = last < first[a] ? 0 : last - first[a] + 1;
+            count *= size[a];
+        }
+        for (int64_t r = 0; r < count; r++) {
+            int64_t o[HYP_SPATIAL], result = 0;
+            hyp_window_position(w.n, size, r, o);
+            for (int32_t a = 0; a < w.n; a++) result = result * w.out[a] + (o[a] += first[a]);
+            double most = hyp_array_f64(y, channel * w.out_count + result);
+            if (hyp_array_f64(x, i) == most && first_of_largest(&w, o, x, channel, most) == place)
+                sum += hyp_array_f64(g, channel * w.out_count + result);
+        }
+        hyp_array_set_f64(&c->out[0], i, sum);
+    }
+    return HYP_OK;
+}
 
 /* The mean of every window, or its norm. */
 static hyp_status pool_sums(const hyp_kernel_call *c, bool mean)

@@ -99,5 +99,7 @@ hyp_status hyp_kernel_read_conv(const hyp_kernel_call *c, bool transpose, hyp_co
 hyp_status hyp_kernel_read_conv_weights(const hyp_kernel_call *c, hyp_conv *out);
 /* The window of a pooling operator, whose attributes begin with kernel, strides, pads and dilations; x and y checked. */
 hyp_status hyp_kernel_read_pool(const hyp_kernel_call *c, hyp_window *out);
+/* That of `max-pool-gradient`. */
+hyp_status hyp_kernel_read_pool_gradient(const hyp_kernel_call *c, hyp_window *out);
 
 #endif

@@ -94,6 +94,7 @@ static char *change_text(hyp_random *r, const char *old)
                                         "random-uniform",
                                         "bit-cast",
                                         "max-pool-places",
+                                        "max-pool-gradient",
                                         "reverse-sequence",
                                         "gather-elements",
                                         "scatter-elements",

@@ -72,6 +72,20 @@ def pool(x, kernel, strides, pads, sizes, f):
     return y
 
 
+def max_pool_gradient(x, g, kernel, strides, pads, dilations):
+    """To the first of the largest under each window; x has equal ones."""
+    out = np.zeros(x.shape)
+    most = np.full((*x.shape[:2], *g.shape[2:]), -np.inf)
+    for o, inside in windows(x, kernel, strides, pads, dilations, g.shape[2:]):
+        for n, c in np.ndindex(*x.shape[:2]):
+            places = [(n, c, *at) for _, at in inside]
+            if places:
+                first = max(places, key=lambda at: d(x)[at])  # of equal ones the first
+                out[first] += d(g)[(n, c, *o)]
+                most[(n, c, *o)] = d(x)[first]
+    return most, out
+
+
 def text(**lists):
     return " ".join(f":{k} ({' '.join(map(str, v))})" for k, v in lists.items())
 
@@ -160,6 +174,18 @@ def cases():
     line = np.array([[[1, 5, 2, 5], [-3, -1, -2, -4]]], np.float32)
     case("max-pool-places", "the first of equals", text(kernel=[2], strides=[2], pads=[0, 0], dilations=[1]) + " :columns 0",
          [line], [np.array([[[5, 5], [-1, -2]]], np.float32), np.array([[[1, 3], [5, 6]]])], dtype=["float32", "int64"])
+    own = np.random.default_rng(74)
+    for name, shape, sizes, lists in [
+            ("overlapping", (2, 2, 6, 5), (3, 2), dict(kernel=[3, 3], strides=[2, 2], pads=[1, 1, 0, 0], dilations=[1, 1])),
+            ("apart, with a rest", (1, 3, 5, 7), (2, 3), dict(kernel=[2, 2], strides=[2, 2], pads=[0, 0, 0, 0], dilations=[1, 1])),
+            ("dilated, one axis", (2, 1, 9), (5,), dict(kernel=[3], strides=[1], pads=[0, 0], dilations=[2])),
+            ("three axes", (1, 1, 3, 4, 3), (2, 2, 2), dict(kernel=[2, 3, 2], strides=[1, 2, 2], pads=[0, 1, 0, 0, 0, 1],
+                                                            dilations=[1, 1, 1])),
+            ("windows in the padding alone", (1, 1, 2), (4,), dict(kernel=[1], strides=[1], pads=[1, 1], dilations=[1]))]:
+        data = own.integers(-3, 4, shape).astype(np.float32)
+        g = (own.integers(-32, 33, (*shape[:2], *sizes)) / 16).astype(np.float32)
+        most, by_x = max_pool_gradient(data, g, **lists)
+        case("max-pool-gradient", name, text(**lists), [data, most.astype(np.float32), g], by_x)
     case("average-pool", "without padding", text(**ceil), [x],
          pool(x, [3, 2], [2, 2], [1, 0, 1, 0], [3, 3], lambda v: v.mean(0)), "AveragePool", **onnx)
     case("average-pool", "with padding", text(**ceil) + " :count-pads 1", [x],

@@ -125,6 +125,9 @@ static const row accepted[] = {
     {"(input %x (f32 1 4 6 4)) (%y (average-pool :kernel (3 3) :strides (2 2) :pads (0 0 0 0) :dilations (1 1) :ceil 1 "
      "%x))",
      "f32[1 4 3 2]"},
+    {"(input %x (f32 n 2 7 5)) (input %y (f32 n 2 3 2)) (%d (max-pool-gradient :kernel (3 3) :strides (2 2) :pads (0 0 0 0) "
+     ":dilations (1 1) %x %y %y))",
+     "f32[n 2 7 5]"},
     {N "((%y %z) (max-pool-places :kernel (1 2) :strides (1 1) :pads (0 0 0 0) :dilations (1 1) %x))",
      "f32[batch 4 8 (+ -1 width)] i64[batch 4 8 (+ -1 width)]"},
     {"(input %x (f32 1 1 2 2)) (input %i (i64 1 1 2 2)) (%y (max-unpool :counted (4 4) :sizes (5 5) %x %i))",
@@ -287,6 +290,12 @@ static const row refused[] = {
     {X "(%y (transpose :perm (0 1 1) %x))", "axis 1 is listed twice"},
     {X "(%y (transpose :perm (0 1 -1) %x))", "may not count from the end"},
     {X "(input %z (f32 batch 3 5)) (%y (concat :axis 1 %x %z))", "may differ along axis 1 only"},
+    {"(input %x (f32 2 3 7 5)) (input %y (f32 2 2 3 2)) (%d (max-pool-gradient :kernel (3 3) :strides (2 2) :pads (0 0 0 0) "
+     ":dilations (1 1) %x %y %y))",
+     "the result of a pool over f32[2 3 7 5] is no f32[2 2 3 2]"},
+    {"(input %x (f32 2 3 7)) (input %y (f32 2 3 3)) (input %g (f32 2 3 2)) (%d (max-pool-gradient :kernel (3) :strides (2) "
+     ":pads (0 0) :dilations (1) %x %y %g))",
+     "the gradient by f32[2 3 3] is f32[2 3 2]"},
     {X "(%y (concat :axis 3 %x %x))", "axis 3 is outside [-3, 3)"},
     {X "(%y (concat :axis 0))", "0 inputs, at least 1"},
     {X "((%y %z) (split :axis 1 :sizes (1 1) %x))", "the sizes add up to 2, axis 1 of f32[batch 3 4] has 3"},

@@ -176,6 +176,7 @@ static void operators_without_gradients_are_known(void **state)
                                         "max-unpool",
                                         "layer-norm-stats",
                                         "softmax-stats",
+                                        "max-pool-gradient",
                                         "norm-gradient",
                                         "softmax-gradient",
                                         "all-reduce",

@@ -194,6 +194,7 @@ static const struct {
     {"rms-norm", hyp_cpu_prepare_norm, HYP_CPU_OWN},     {"max-pool", hyp_cpu_prepare_pool, HYP_CPU_OWN},
     {"average-pool", hyp_cpu_prepare_pool, HYP_CPU_OWN}, {"reduce-max", hyp_cpu_prepare_most, HYP_CPU_OWN},
     {"softmax-stats", hyp_cpu_prepare_stats, HYP_CPU_OWN},
+    {"max-pool-gradient", hyp_cpu_prepare_pool_gradient, HYP_CPU_OWN},
     {"lstm", hyp_cpu_prepare_recurrent, HYP_CPU_OWN},    {"gru", hyp_cpu_prepare_recurrent, HYP_CPU_OWN},
     {"rnn", hyp_cpu_prepare_recurrent, HYP_CPU_OWN},     {"lstm-cells", hyp_cpu_prepare_recurrent, HYP_CPU_OWN},
     {"random-uniform", hyp_cpu_prepare_random, HYP_CPU_OWN},

@@ -166,6 +166,9 @@ HYP_NODISCARD hyp_status hyp_cpu_prepare_resize(hyp_cpu_model *model, uint32_t s
 /* pool.c: the largest and the mean of windows. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_pool(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                               const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
+/* pool_gradient.c: max-pool-gradient. */
+HYP_NODISCARD hyp_status hyp_cpu_prepare_pool_gradient(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                                       const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
 /* movement.c: softmax-stats. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_stats(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);

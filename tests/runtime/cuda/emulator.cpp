@@ -159,6 +159,8 @@ static const entry entries[] = {
     ENTRY(conv_weights_u64, hyp_cuda_conv_weights, true),
     ENTRY(depthwise, hyp_cuda_depthwise, false),
     ENTRY(unfold, hyp_cuda_unfold, false),
+    ENTRY(pool_gradient_f32, hyp_cuda_pool_gradient, false),
+    ENTRY(pool_gradient_f64, hyp_cuda_pool_gradient, false),
     ENTRY(pool_pieces, hyp_cuda_pool, false),
     ENTRY(pool_f32, hyp_cuda_pool, false),
     ENTRY(pool_f64, hyp_cuda_pool, false),

@@ -24,6 +24,7 @@ static void check(dims_list dims, tolerance want)
     pair_open(&dev, &builder, &p);
     pair_check_once(&p, dims, want);
     pair_close(&p);
+    pb_dispose(&builder);
 }
 
 /* ---- products ------------------------------------------------------------------------------------------------ */

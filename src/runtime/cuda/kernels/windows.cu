@@ -393,6 +393,66 @@ template <typename C> __device__ __forceinline__ void pooling(const hyp_cuda_poo
     }
 }
 
+// Has the window whose taps are `end` taps long up to this one an element v before it, row by row?
+template <typename C>
+__device__ __forceinline__ bool is_before(const hyp_cuda_pool_gradient &p, int64_t plane, const int64_t *o, const int64_t *end, C v)
+{
+    const hyp_cuda_windows &w = p.windows;
+#pragma unroll 1
+    for (int64_t k2 = 0; k2 <= end[2]; k2++)
+#pragma unroll 1
+        for (int64_t k1 = 0; k1 < w.kernel[1]; k1++)
+#pragma unroll 1
+            for (int64_t k0 = 0; k0 < w.kernel[0]; k0++) {
+                if (k2 == end[2] && (k1 > end[1] || (k1 == end[1] && k0 >= end[0]))) return false;
+                int64_t a2 = o[2] * w.stride[2] - w.before[2] + k2 * w.dilation[2];
+                int64_t a1 = o[1] * w.stride[1] - w.before[1] + k1 * w.dilation[1];
+                int64_t a0 = o[0] * w.stride[0] - w.before[0] + k0 * w.dilation[0];
+                if (a2 < 0 || a2 >= w.in[2] || a1 < 0 || a1 >= w.in[1] || a0 < 0 || a0 >= w.in[0]) continue;
+                if (element<C>(p.dtype, p.x, plane * w.in_count + (a2 * w.in[1] + a1) * w.in[0] + a0) == v) return true;
+            }
+    return false;
+}
+
+// An element of x a thread, over all windows that reach it, which are few: of most of them the largest is another.
+template <typename C> __device__ __forceinline__ void pooling_gradient(const hyp_cuda_pool_gradient &p)
+{
+    const hyp_cuda_windows &w = p.windows;
+#pragma unroll 1
+    for (int64_t i = first_thread(); i < w.total; i += thread_count()) {
+        int64_t plane = i, first[HYP_CUDA_SPATIAL], last[HYP_CUDA_SPATIAL], reach[HYP_CUDA_SPATIAL], o[HYP_CUDA_SPATIAL];
+#pragma unroll
+        for (int a = 0; a < HYP_CUDA_SPATIAL; a++) {
+            int64_t rest = divide(plane, p.in[a]);
+            reach[a] = plane - rest * p.in[a].size + w.before[a];
+            plane = rest;
+            int64_t back = reach[a] - (w.kernel[a] - 1) * w.dilation[a];
+            first[a] = back <= 0 ? 0 : divide(back + w.stride[a] - 1, p.stride[a]);
+            last[a] = divide(reach[a], p.stride[a]);
+            if (last[a] >= w.out[a].size) last[a] = w.out[a].size - 1;
+        }
+        C v = element<C>(p.dtype, p.x, i), sum = 0;
+#pragma unroll 1
+        for (o[2] = first[2]; o[2] <= last[2]; o[2]++)
+#pragma unroll 1
+            for (o[1] = first[1]; o[1] <= last[1]; o[1]++)
+#pragma unroll 1
+                for (o[0] = first[0]; o[0] <= last[0]; o[0]++) {
+                    int64_t at = plane * p.out_count + (o[2] * w.out[1].size + o[1]) * w.out[0].size + o[0], tap[HYP_CUDA_SPATIAL];
+                    if (element<C>(p.dtype, p.y, at) != v) continue;
+                    bool under = true;
+#pragma unroll
+                    for (int a = 0; a < HYP_CUDA_SPATIAL; a++) {
+                        int64_t away = reach[a] - o[a] * w.stride[a];
+                        tap[a] = w.dilation[a] == 1 ? away : away / w.dilation[a];
+                        under &= tap[a] * w.dilation[a] == away;
+                    }
+                    if (under && !is_before(p, plane, o, tap, v)) sum += element<C>(p.dtype, p.g, at);
+                }
+        set_element(p.dtype, p.by_x, i, sum);
+    }
+}
+
 // The same for 16 bytes of channels at a time.
 __device__ __forceinline__ void pool_channels(const hyp_cuda_pool &p)
 {
@@ -467,6 +527,8 @@ KERNEL(conv_weights_f64, hyp_cuda_conv_weights, weights_gradient<double>(p))
 KERNEL(conv_weights_u64, hyp_cuda_conv_weights, weights_gradient<uint64_t>(p))
 KERNEL(depthwise, hyp_cuda_depthwise, convolve_depthwise(p))
 KERNEL(pool_pieces, hyp_cuda_pool, pool_channels(p))
+KERNEL(pool_gradient_f32, hyp_cuda_pool_gradient, pooling_gradient<float>(p))
+KERNEL(pool_gradient_f64, hyp_cuda_pool_gradient, pooling_gradient<double>(p))
 KERNEL(pool_f32, hyp_cuda_pool, pooling<float>(p))
 KERNEL(pool_f64, hyp_cuda_pool, pooling<double>(p))
 KERNEL(pool_i64, hyp_cuda_pool, pooling<int64_t>(p))

@@ -48,7 +48,7 @@ static hyp_status add_random_uniform(hyp_cuda_build *b, const HypPlan__Call *k, 
 
 hyp_cuda_call_fn hyp_cuda_add_all_reduce, hyp_cuda_add_conv, hyp_cuda_add_conv_transpose,
     hyp_cuda_add_conv_backward_weights, hyp_cuda_add_extreme, hyp_cuda_add_gather_elements, hyp_cuda_add_norm, hyp_cuda_add_norm_gradient,
-    hyp_cuda_add_pool, hyp_cuda_add_recurrence, hyp_cuda_add_recurrence_gradient, hyp_cuda_add_scatter_elements,
+    hyp_cuda_add_pool, hyp_cuda_add_pool_gradient, hyp_cuda_add_recurrence, hyp_cuda_add_recurrence_gradient, hyp_cuda_add_scatter_elements,
     hyp_cuda_add_scatter_nd, hyp_cuda_add_softmax_gradient, hyp_cuda_add_softmax_stats;
 
 /* What the compiler may call is a list of its own: kernel-calls in profiles/h200.profile. */
@@ -73,6 +73,7 @@ static const struct {
     {"conv-backward-weights", hyp_cuda_add_conv_backward_weights},
     {"max-pool", hyp_cuda_add_pool},
     {"max-pool-places", hyp_cuda_add_pool},
+    {"max-pool-gradient", hyp_cuda_add_pool_gradient},
     {"average-pool", hyp_cuda_add_pool},
     {"lstm", hyp_cuda_add_recurrence},
     {"gru", hyp_cuda_add_recurrence},

@@ -3,7 +3,7 @@
 
 #include "runtime/cuda/ops/conv.h"
 
-hyp_cuda_call_fn hyp_cuda_add_pool;
+hyp_cuda_call_fn hyp_cuda_add_pool, hyp_cuda_add_pool_gradient;
 
 enum { PIECE = 16 };
 
@@ -73,5 +73,27 @@ hyp_status hyp_cuda_add_pool(hyp_cuda_build *b, const HypPlan__Call *k, const hy
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_pool, x, k->inputs_plus1[0]),
                                    HYP_CUDA_SLOT(hyp_cuda_pool, y, k->outputs[0] + 1),
                                    HYP_CUDA_SLOT(hyp_cuda_pool, places, c->out_count > 1 ? k->outputs[1] + 1 : 0)};
+    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
+}
+
+hyp_status hyp_cuda_add_pool_gradient(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0];
+    hyp_window window;
+    HYP_TRY(hyp_kernel_read_pool_gradient(c, &window));
+    if (x->count == 0) return HYP_OK;
+    hyp_cuda_pool_gradient args = {.dtype = x->dtype, .out_count = window.out_count};
+    hyp_cuda_grid grid = {.kernel = x->dtype == HYP_F64 ? HYP_CUDA_KERNEL_pool_gradient_f64 : HYP_CUDA_KERNEL_pool_gradient_f32};
+    hyp_cuda_windows_of(&window, x, &c->in[1], &args.windows);
+    args.windows.total = x->count;
+    for (int32_t a = 0; a < HYP_CUDA_SPATIAL; a++) {
+        args.in[a] = hyp_cuda_extent_of(args.windows.in[a]);
+        args.stride[a] = hyp_cuda_extent_of(args.windows.stride[a]);
+    }
+    hyp_cuda_spread(b->session->model->device, x->count, &grid);
+    const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_pool_gradient, x, hyp_plan_call_input(k, 0)),
+                                   HYP_CUDA_SLOT(hyp_cuda_pool_gradient, y, hyp_plan_call_input(k, 1)),
+                                   HYP_CUDA_SLOT(hyp_cuda_pool_gradient, g, hyp_plan_call_input(k, 2)),
+                                   HYP_CUDA_SLOT(hyp_cuda_pool_gradient, by_x, k->outputs[0] + 1)};
     return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
 }
