@@ -83,7 +83,11 @@ hyp_status hyp_cuda_add_pool_gradient(hyp_cuda_build *b, const HypPlan__Call *k,
     HYP_TRY(hyp_kernel_read_pool_gradient(c, &window));
     if (x->count == 0) return HYP_OK;
     hyp_cuda_pool_gradient args = {.dtype = x->dtype, .out_count = window.out_count};
-    hyp_cuda_grid grid = {.kernel = x->dtype == HYP_F64 ? HYP_CUDA_KERNEL_pool_gradient_f64 : HYP_CUDA_KERNEL_pool_gradient_f32};
+    /* Places are counted in 32 bits, or in 64 where that is too few. */
+    bool wide = x->dtype == HYP_F64 || window.in_count > INT32_MAX || window.out_count > INT32_MAX;
+    for (int32_t a = 0; a < window.n; a++)
+        wide |= window.in[a] + window.before[a] + window.after[a] + window.kernel[a] * window.dilation[a] + window.stride[a] > INT32_MAX;
+    hyp_cuda_grid grid = {.kernel = wide ? HYP_CUDA_KERNEL_pool_gradient_f64 : HYP_CUDA_KERNEL_pool_gradient_f32};
     hyp_cuda_windows_of(&window, x, &c->in[1], &args.windows);
     args.windows.total = x->count;
     for (int32_t a = 0; a < HYP_CUDA_SPATIAL; a++) {
