@@ -1,4 +1,5 @@
 /* Device profiles as text: (profile NAME (key value...)... (speedup ...)... (measured ...)...). */
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -267,4 +268,41 @@ hyp_status hyp_profile_parse(hyp_arena *arena, const char *file, const char *tex
     HYP_TRY(read_measured(arena, file, form, &profile, diag));
     *out = profile;
     return HYP_OK;
+}
+
+/* ---- threads ---------------------------------------------------------------------------------------- */
+
+/* How fast the device is with more threads: between two numbers of them that its profile knows, in proportion. */
+static hyp_speedup speedup(const hyp_device_profile *d, double threads)
+{
+    hyp_speedup low = {d->threads, 1, 1};
+    for (size_t i = 0; i < d->speedup_count; i++) {
+        hyp_speedup high = d->speedups[i];
+        if (high.threads <= threads) {
+            low = high;
+            continue;
+        }
+        double part = fmax(0, threads - low.threads) / (high.threads - low.threads);
+        return (hyp_speedup){threads, low.compute + part * (high.compute - low.compute),
+                             low.memory + part * (high.memory - low.memory)};
+    }
+    return low;
+}
+
+/* Measurements are kept: they are ratios to the profile. */
+hyp_device_profile hyp_roofline_with_threads(const hyp_device_profile *d, double threads)
+{
+    hyp_speedup s = speedup(d, threads);
+    hyp_device_profile out = *d;
+    out.launch_seconds += d->join_seconds;
+    out.next_launch_seconds += d->join_seconds;
+    out.bytes_per_second *= s.memory;
+    out.cache_bytes *= threads / d->threads; /* each core has its own */
+    out.cache_bytes_per_second *= s.compute;
+    out.last_cache_bytes_per_second *= s.memory;
+    out.pointwise_per_second *= s.compute;
+    double *const rates[] = {&out.flops_f32,  &out.flops_tf32, &out.flops_f16,
+                             &out.flops_bf16, &out.flops_f8,   &out.flops_f64};
+    for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) *rates[i] *= s.compute;
+    return out;
 }
