@@ -50,7 +50,10 @@ static void passes_without_epilogues(void **unused)
 {
     (void)unused;
     uint64_t (*launches)(void) = NULL;
-    if (!emulator_function("emulator_launches", &launches)) skip();
+    if (!emulator_function("emulator_launches", &launches)) {
+        print_message("skipped: only the emulator can lack epilogues\n");
+        skip();
+    }
     const char *const modes[] = {"plain", "no gradients"};
     for (size_t i = 0; i < 2; i++) {
         setenv("HYPATIA_EMULATOR", modes[i], 1);
@@ -97,8 +100,10 @@ static void six_calls(void **unused)
 {
     (void)unused;
     uint64_t (*launches)(void) = NULL, (*epilogues)(int) = NULL, seed = 1, before[1024] = {0};
-    if (!emulator_function("emulator_launches", &launches) || !emulator_function("emulator_epilogues", &epilogues))
+    if (!emulator_function("emulator_launches", &launches) || !emulator_function("emulator_epilogues", &epilogues)) {
+        print_message("skipped: only the emulator tells which epilogues ran\n");
         skip();
+    }
     const hyp_nn_act acts[] = {HYP_NN_RELU, HYP_NN_GELU_TANH};
     for (int i = 0; i < 2; i++) {
         static const int wanted[2][6] = {{CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_BIAS,
@@ -296,7 +301,10 @@ static void calls_fail(void **unused)
 {
     (void)unused;
     bool (*fail_call)(const char *, int, int) = NULL;
-    if (!emulator_function("emulator_fail", &fail_call)) skip();
+    if (!emulator_function("emulator_fail", &fail_call)) {
+        print_message("skipped: only the emulator fails calls\n");
+        skip();
+    }
     const char *const calls[] = {"cublasLtMatmul",    "cuMemAlloc",           "cuLaunchKernelEx",
                                  "cuMemcpyDtoDAsync", "cuStreamBeginCapture", "cuGraphInstantiate",
                                  "cuGraphLaunch",     "cuEventRecord",        "cuStreamSynchronize"};
