@@ -42,39 +42,55 @@ void hyp_cpu_prepare_softmax(hyp_cpu_model *model, hyp_cpu_op *op)
 /* ---- softmax-stats ------------------------------------------------------------------------------------------ */
 
 typedef struct stats {
+    int64_t outer, axis, inner; /* of x */
+} stats;
+
+typedef struct stats_run {
+    const stats *s;
     const hyp_cpu_kernels *kernels;
     const float *x;
     float *top, *log_sum;
-    int64_t axis, inner;
-} stats;
+} stats_run;
 
 static void stats_part(void *state, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
-    const stats *s = state;
+    const stats_run *r = state;
+    const stats *s = r->s;
     for (int64_t o = begin; o < end; o++)
-        s->kernels->softmax_stats(s->x + o * s->axis * s->inner, s->axis, s->inner, s->top + o * s->inner,
-                                  s->log_sum + o * s->inner);
+        r->kernels->softmax_stats(r->x + o * s->axis * s->inner, s->axis, s->inner, r->top + o * s->inner,
+                                  r->log_sum + o * s->inner);
 }
 
 static hyp_status run_stats(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
+    (void)diag;
     const HypPlan__Call *k = op->step->call;
-    hyp_call_arguments a;
-    int64_t outer;
-    stats s = {.kernels = run->kernels, .top = run->call.at[k->outputs[0]], .log_sum = run->call.at[k->outputs[1]]};
-    s.x = run->call.at[k->inputs_plus1[0] - 1];
-    hyp_reference_arguments(&run->call, k, diag, &a);
-    HYP_TRY(hyp_kernel_read_softmax_stats(&a.call, &outer, &s.axis, &s.inner));
-    hyp_cpu_parallel(run, outer, hyp_cpu_grain(HYP_CPU_COMPUTED, s.axis * s.inner), stats_part, &s);
+    const stats *s = op->state;
+    stats_run r = {.s = s,
+                   .kernels = run->kernels,
+                   .x = run->call.at[k->inputs_plus1[0] - 1],
+                   .top = run->call.at[k->outputs[0]],
+                   .log_sum = run->call.at[k->outputs[1]]};
+    hyp_cpu_parallel(run, s->outer, hyp_cpu_grain(HYP_CPU_COMPUTED, s->axis * s->inner), stats_part, &r);
     return HYP_OK;
 }
 
 hyp_status hyp_cpu_prepare_stats(hyp_cpu_model *model, uint32_t step, const int64_t *values, const bool *channels_last,
                                  hyp_cpu_op *op, hyp_diag *diag)
 {
-    (void)step, (void)values, (void)channels_last, (void)diag;
-    if (hyp_tensor_dtype(model->plan->program, op->step->call->outputs[0]) == HYP_F32) op->run = run_stats;
+    (void)step, (void)channels_last;
+    hyp_call_arguments a;
+    hyp_diag unfit; /* of shapes that do not fit: the plain kernel says so */
+    stats s;
+    hyp_reference_arguments(&(hyp_reference_call){.program = model->plan->program, .values = values}, op->step->call, &unfit, &a);
+    if (hyp_kernel_read_softmax_stats(&a.call, &s.outer, &s.axis, &s.inner) != HYP_OK || a.call.in[0].dtype != HYP_F32)
+        return HYP_OK;
+    op->state = hyp_malloc(sizeof s);
+    if (!op->state) return hyp_fail_memory(diag, sizeof s);
+    *(stats *)op->state = s;
+    op->run = run_stats;
+    op->destroy = hyp_free;
     return HYP_OK;
 }
 
