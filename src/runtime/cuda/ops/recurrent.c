@@ -12,23 +12,18 @@
 
 hyp_cuda_call_fn hyp_cuda_add_recurrence;
 
-enum { MOST_PRODUCTS = 2 };
-
 typedef struct recurrent {
     hyp_cuda_recurrence args;
     hyp_cuda_grid grid;
     uint32_t x, y, last_h, last_c_plus1, cells_plus1;
     uint32_t lengths_plus1, first_h_plus1, first_c_plus1, bias_plus1, peepholes_plus1;
     size_t c_at, sums_at, reset_at; /* in the room, where h is first */
-    hyp_cuda_op product[MOST_PRODUCTS];
-    uint32_t products;
+    hyp_cuda_recur_products products;
 } recurrent;
 
 static void recurrent_dispose(const hyp_cuda_library *lib, void *data)
 {
-    const recurrent *p = data;
-    for (uint32_t i = 0; i < p->products; i++)
-        if (p->product[i].dispose) p->product[i].dispose(lib, p->product[i].data);
+    hyp_cuda_recur_products_dispose(lib, &((recurrent *)data)->products);
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------- */
@@ -68,9 +63,9 @@ static hyp_status recurrent_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
     a->time = 0;
     HYP_TRY(launch(s, p, HYP_CUDA_RECUR_BEGIN, a->times == 0, diag));
     for (; a->time < a->times; a->time++) {
-        for (uint32_t i = 0; i < p->products; i++) {
+        for (uint32_t i = 0; i < p->products.count; i++) {
             if (i > 0) HYP_TRY(launch(s, p, HYP_CUDA_RECUR_RESET, false, diag));
-            HYP_TRY(p->product[i].run(s, p->product[i].data, diag));
+            HYP_TRY(p->products.op[i].run(s, p->products.op[i].data, diag));
         }
         HYP_TRY(launch(s, p, HYP_CUDA_RECUR_GATES, a->time + 1 == a->times, diag));
     }
@@ -100,15 +95,21 @@ static hyp_status take_room(hyp_cuda_build *b, recurrent *p, const hyp_recurrenc
     return hyp_cuda_want_room(b, end);
 }
 
+void hyp_cuda_recur_products_dispose(const hyp_cuda_library *lib, const hyp_cuda_recur_products *products)
+{
+    for (uint32_t i = 0; i < products->count; i++)
+        if (products->op[i].dispose) products->op[i].dispose(lib, products->op[i].data);
+}
+
 /* Small products are not to be split, which needs memory: cuBLASLt 13.1 makes 264 parts of [16 x 128 x 128] and takes
  * 51 us for it, 2 without (H200). Larger ones gain up to 16 %. */
-hyp_status hyp_cuda_add_product_aside(hyp_cuda_build *b, const hyp_cuda_product *product, int64_t weights,
+hyp_status hyp_cuda_add_recur_product(hyp_cuda_build *b, const hyp_cuda_product *product, int64_t weights,
                                       const hyp_cuda_operand *r, const hyp_cuda_operand *x, const hyp_cuda_operand *y,
-                                      hyp_cuda_op *out)
+                                      hyp_cuda_recur_products *out)
 {
     enum { LARGE = 1 << 18 };
     HYP_TRY(hyp_cuda_add_plain(b, product, r, x, y, weights < LARGE ? 0 : b->session->workspace_bytes));
-    *out = b->prepared->ops.data[--b->prepared->ops.len];
+    out->op[out->count++] = b->prepared->ops.data[--b->prepared->ops.len];
     return HYP_OK;
 }
 
@@ -125,9 +126,7 @@ static hyp_status add_product(hyp_cuda_build *b, recurrent *p, const hyp_recurre
     const hyp_cuda_operand a = {.tensor = r, .offset = first * hyp_dtype_size(dtype)};
     const hyp_cuda_operand h = {.in = HYP_CUDA_IN_ROOM, .offset = from};
     const hyp_cuda_operand sums = {.in = HYP_CUDA_IN_ROOM, .offset = p->sums_at + first * wide};
-    HYP_TRY(hyp_cuda_add_product_aside(b, &product, k->r->count, &a, &h, &sums, &p->product[p->products]));
-    p->products++;
-    return HYP_OK;
+    return hyp_cuda_add_recur_product(b, &product, k->r->count, &a, &h, &sums, &p->products);
 }
 
 hyp_status hyp_cuda_add_recurrence(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)

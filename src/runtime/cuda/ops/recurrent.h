@@ -7,10 +7,17 @@
 /* The next `count` elements of the session's room, from *end on, which goes behind them; *out_at says where. False: they are beyond
  * any size. */
 bool hyp_cuda_take_room(size_t count, size_t size, size_t *end, size_t *out_at);
-/* Adds a product with columns of r, which is of the tensor `r` of this many elements, and puts it aside in *out, to be run by its
- * owner. */
-HYP_NODISCARD hyp_status hyp_cuda_add_product_aside(hyp_cuda_build *b, const hyp_cuda_product *product, int64_t weights,
+
+/* The products of each time, in the order in which they are made; their owner runs them. */
+enum { HYP_CUDA_RECUR_PRODUCTS = 2 };
+typedef struct hyp_cuda_recur_products {
+    hyp_cuda_op op[HYP_CUDA_RECUR_PRODUCTS];
+    uint32_t count;
+} hyp_cuda_recur_products;
+void hyp_cuda_recur_products_dispose(const hyp_cuda_library *lib, const hyp_cuda_recur_products *products);
+/* Adds one with columns of r, which is of the tensor `r` of so many elements. */
+HYP_NODISCARD hyp_status hyp_cuda_add_recur_product(hyp_cuda_build *b, const hyp_cuda_product *product, int64_t weights,
                                                     const hyp_cuda_operand *r, const hyp_cuda_operand *x,
-                                                    const hyp_cuda_operand *y, hyp_cuda_op *out);
+                                                    const hyp_cuda_operand *y, hyp_cuda_recur_products *out);
 
 #endif

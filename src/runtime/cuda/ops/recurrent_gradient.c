@@ -13,23 +13,18 @@
 
 hyp_cuda_call_fn hyp_cuda_add_recurrence_gradient;
 
-enum { MOST_PRODUCTS = 2 };
-
 typedef struct gradient {
     hyp_cuda_recurrence_back args;
     hyp_cuda_grid grid;
     uint32_t in_plus1[HYP_SLOPES], d, first_h, first_c_plus1;
     bool reverse;
     size_t c_at, sums_at, reset_at, operand_at; /* in the room, where h is first */
-    hyp_cuda_op product[MOST_PRODUCTS];         /* in the order in which they are made */
-    uint32_t products;
+    hyp_cuda_recur_products products;
 } gradient;
 
 static void gradient_dispose(const hyp_cuda_library *lib, void *data)
 {
-    const gradient *p = data;
-    for (uint32_t i = 0; i < p->products; i++)
-        if (p->product[i].dispose) p->product[i].dispose(lib, p->product[i].data);
+    hyp_cuda_recur_products_dispose(lib, &((gradient *)data)->products);
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------- */
@@ -71,9 +66,9 @@ static hyp_status gradient_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
     for (int64_t i = 0; i < a->times; i++) {
         a->time = p->reverse ? i : a->times - 1 - i;
         HYP_TRY(launch(s, p, HYP_CUDA_BACK_TIME, diag));
-        for (uint32_t k = 0; k < p->products; k++) {
-            HYP_TRY(p->product[k].run(s, p->product[k].data, diag));
-            if (k + 1 < p->products) HYP_TRY(launch(s, p, HYP_CUDA_BACK_RESET, diag));
+        for (uint32_t k = 0; k < p->products.count; k++) {
+            HYP_TRY(p->products.op[k].run(s, p->products.op[k].data, diag));
+            if (k + 1 < p->products.count) HYP_TRY(launch(s, p, HYP_CUDA_BACK_RESET, diag));
         }
     }
     return launch(s, p, HYP_CUDA_BACK_END, diag);
@@ -107,9 +102,7 @@ static hyp_status add_product(hyp_cuda_build *b, gradient *p, const hyp_recurren
     const hyp_cuda_operand r = {.tensor = p->in_plus1[1] - 1, .offset = first};
     const hyp_cuda_operand x = {.in = HYP_CUDA_IN_ROOM, .offset = p->operand_at + first};
     const hyp_cuda_operand y = {.in = HYP_CUDA_IN_ROOM, .offset = to};
-    HYP_TRY(hyp_cuda_add_product_aside(b, &product, k->r->count, &r, &x, &y, &p->product[p->products]));
-    p->products++;
-    return HYP_OK;
+    return hyp_cuda_add_recur_product(b, &product, k->r->count, &r, &x, &y, &p->products);
 }
 
 static hyp_status add_products(hyp_cuda_build *b, gradient *p, const hyp_recurrence_gradient *k)
