@@ -249,12 +249,27 @@ static hyp_status add_product(hyp_cuda_build *b, const hyp_cuda_product *product
     return hyp_cuda_add_rest(b, y, rows, product->m, &rest);
 }
 
-/* The operand as a copy of `columns` rows (as cuBLASLt counts: of what lies together) in the room, from *end on. */
-static hyp_cuda_operand take_copy(hyp_cuda_operand of, int64_t row, int64_t columns, size_t element, size_t *end)
+/* An operand of a product as it is stored: so many elements that lie together, so many times. */
+typedef struct stored {
+    int64_t row, rows;
+} stored;
+
+static stored stored_a(const hyp_cuda_product *p) { return (stored){p->lda, p->trans_a ? p->m : p->k}; }
+static stored stored_b(const hyp_cuda_product *p) { return (stored){p->ldb, p->trans_b ? p->k : p->n}; }
+static stored stored_d(const hyp_cuda_product *p) { return (stored){p->ldd, p->n}; }
+
+/* Where a copy of the operand is to be: in the room, from *end on. */
+static hyp_cuda_operand take_copy(hyp_cuda_operand of, stored as, size_t element, size_t *end)
 {
     hyp_cuda_operand copy = {.in = HYP_CUDA_IN_ROOM, .tensor = of.tensor, .offset = *end};
-    *end += ((size_t)(row * columns) * element + HYP_CUDA_ALIGN - 1) / HYP_CUDA_ALIGN * HYP_CUDA_ALIGN;
+    *end += hyp_cuda_round_up((size_t)(as.row * as.rows) * element, HYP_CUDA_ALIGN);
     return copy;
+}
+
+static hyp_status add_copy(hyp_cuda_build *b, hyp_cuda_operand x, stored from, hyp_cuda_operand y, stored to, size_t element)
+{
+    const hyp_cuda_pitch args = {.x_row = from.row, .rows = from.rows, .columns = from.row};
+    return hyp_cuda_add_pitch(b, &args, x, to.row, to.rows, y, element);
 }
 
 /* d = alpha a bb, by copies whose rows are multiples of 16 bytes. */
@@ -268,23 +283,15 @@ static hyp_status add_padded(hyp_cuda_build *b, const hyp_cuda_product *p, const
     hyp_cuda_epilogue way;
     size_t end = 0;
     gemm *g;
-    if (padding->a) in_a = take_copy(a, q->lda, p->trans_a ? q->m : q->k, element, &end);
-    if (padding->b) in_b = take_copy(bb, q->ldb, p->trans_b ? q->k : q->n, element, &end);
-    if (padding->d) out = take_copy(d, q->ldd, q->n, element, &end);
+    if (padding->a) in_a = take_copy(a, stored_a(q), element, &end);
+    if (padding->b) in_b = take_copy(bb, stored_b(q), element, &end);
+    if (padding->d) out = take_copy(d, stored_d(q), element, &end);
     HYP_TRY(hyp_cuda_want_room(b, end));
-    if (padding->a) {
-        const hyp_cuda_pitch from = {.x_row = p->lda, .rows = p->trans_a ? p->m : p->k, .columns = p->lda};
-        HYP_TRY(hyp_cuda_add_pitch(b, &from, a, q->lda, p->trans_a ? q->m : q->k, in_a, element));
-    }
-    if (padding->b) {
-        const hyp_cuda_pitch from = {.x_row = p->ldb, .rows = p->trans_b ? p->k : p->n, .columns = p->ldb};
-        HYP_TRY(hyp_cuda_add_pitch(b, &from, bb, q->ldb, p->trans_b ? q->k : q->n, in_b, element));
-    }
+    if (padding->a) HYP_TRY(add_copy(b, a, stored_a(p), in_a, stored_a(q), element));
+    if (padding->b) HYP_TRY(add_copy(b, bb, stored_b(p), in_b, stored_b(q), element));
     HYP_TRY(add_gemm(b, q, alpha, in_a, in_b, 0, out, &g));
     HYP_TRY(settle(b, g, &nothing, &way));
-    if (!padding->d) return HYP_OK;
-    const hyp_cuda_pitch from = {.x_row = q->ldd, .rows = p->n, .columns = p->m};
-    return hyp_cuda_add_pitch(b, &from, out, p->ldd, p->n, d, element);
+    return padding->d ? add_copy(b, out, stored_d(q), d, stored_d(p), element) : HYP_OK;
 }
 
 hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l)
