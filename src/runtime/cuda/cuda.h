@@ -183,9 +183,9 @@ typedef struct hyp_cuda_grid {
 
 /* Blocks of a kernel whose threads loop until `items` are done, `per_block` at a time: enough to fill the device. */
 uint32_t hyp_cuda_blocks(const hyp_cuda_device *device, int64_t items, int64_t per_block);
-/* Blocks and threads of a kernel whose threads do an item each, in so small blocks that few items are on all multiprocessors. */
 /* Loads a kernel that the driver has put off. */
 HYP_NODISCARD hyp_status hyp_cuda_load_kernel(const hyp_cuda_device *device, hyp_cuda_kernel kernel, hyp_diag *diag);
+/* Blocks and threads of a kernel whose threads do an item each, in so small blocks that few items are on all multiprocessors. */
 void hyp_cuda_spread(const hyp_cuda_device *device, int64_t items, hyp_cuda_grid *grid);
 /* Launches on the session's stream; args is the kernel's one argument. */
 HYP_NODISCARD hyp_status hyp_cuda_launch(hyp_cuda_session *s, const hyp_cuda_grid *grid, void *args, hyp_diag *diag);

@@ -6,7 +6,6 @@
 #include "runtime/cuda/ops/steps.h"
 #include "runtime/reference/reference.h"
 
-enum { THREADS = 256 };
 
 /* ---- what is made of places ---------------------------------------------------------------------------------- */
 
@@ -17,10 +16,8 @@ static hyp_status add_range(hyp_cuda_build *b, const HypPlan__Call *k, const hyp
         return hyp_kernel_fail(c, "two scalars and a vector of one type are wanted");
     if (y->count == 0) return HYP_OK;
     const hyp_cuda_range args = {.count = y->count, .dtype = y->dtype};
-    const hyp_cuda_grid grid = {.kernel = hyp_array_is_float(y) ? HYP_CUDA_KERNEL_range_f64 : HYP_CUDA_KERNEL_range_u64,
-                                .blocks = hyp_cuda_blocks(b->session->model->device, y->count, THREADS),
-                                .block_x = THREADS,
-                                .block_y = 1};
+    hyp_cuda_grid grid = {.kernel = hyp_array_is_float(y) ? HYP_CUDA_KERNEL_range_f64 : HYP_CUDA_KERNEL_range_u64};
+    hyp_cuda_spread(b->session->model->device, y->count, &grid);
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_range, start, hyp_plan_call_input(k, 0)),
                                    HYP_CUDA_SLOT(hyp_cuda_range, delta, hyp_plan_call_input(k, 1)),
                                    HYP_CUDA_SLOT(hyp_cuda_range, y, k->outputs[0] + 1)};
@@ -33,11 +30,8 @@ static hyp_status add_random_uniform(hyp_cuda_build *b, const HypPlan__Call *k, 
     HYP_TRY(hyp_kernel_random_check(c));
     if (y->count == 0) return HYP_OK;
     const hyp_cuda_random args = {.count = y->count, .stream = (uint32_t)c->attrs[1].i};
-    int64_t blocks = (y->count + HYP_PHILOX_WORDS - 1) / HYP_PHILOX_WORDS;
-    const hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_random_uniform,
-                                .blocks = hyp_cuda_blocks(b->session->model->device, blocks, THREADS),
-                                .block_x = THREADS,
-                                .block_y = 1};
+    hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_random_uniform};
+    hyp_cuda_spread(b->session->model->device, (y->count + HYP_PHILOX_WORDS - 1) / HYP_PHILOX_WORDS, &grid);
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_random, seed, hyp_plan_call_input(k, 0)),
                                    HYP_CUDA_SLOT(hyp_cuda_random, number, hyp_plan_call_input(k, 1)),
                                    HYP_CUDA_SLOT(hyp_cuda_random, y, k->outputs[0] + 1)};

@@ -18,7 +18,7 @@ static hyp_status pitch_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 hyp_status hyp_cuda_add_pitch(hyp_cuda_build *b, const hyp_cuda_pitch *from, hyp_cuda_operand x, int64_t row, int64_t rows,
                               hyp_cuda_operand y, size_t element)
 {
-    enum { THREADS = 256, PIECE = 16 };
+    enum { PIECE = 16 };
     void *data;
     HYP_TRY(hyp_cuda_add_op(b, pitch_run, sizeof(pitch), &data));
     pitch *p = data;
@@ -26,9 +26,7 @@ hyp_status hyp_cuda_add_pitch(hyp_cuda_build *b, const hyp_cuda_pitch *from, hyp
     p->args.y_row = hyp_cuda_extent_of(row);
     p->args.total = row * rows;
     int64_t pieces = (p->args.total * (int64_t)element + PIECE - 1) / PIECE;
-    p->grid = (hyp_cuda_grid){.kernel = element == 2 ? HYP_CUDA_KERNEL_pitch_16 : HYP_CUDA_KERNEL_pitch_32,
-                              .blocks = hyp_cuda_blocks(b->session->model->device, pieces, THREADS),
-                              .block_x = THREADS,
-                              .block_y = 1};
+    p->grid.kernel = element == 2 ? HYP_CUDA_KERNEL_pitch_16 : HYP_CUDA_KERNEL_pitch_32;
+    hyp_cuda_spread(b->session->model->device, pieces, &p->grid);
     return hyp_cuda_need_kernel(b, p->grid.kernel);
 }

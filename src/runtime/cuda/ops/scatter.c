@@ -58,7 +58,7 @@ static hyp_status scatter_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 /* What is needed to sort updates that go to so many places. */
 static hyp_status add_sort(hyp_cuda_build *b, scatter *p, int64_t places)
 {
-    enum { BLOCKS_PER_MULTIPROCESSOR = 2, THREADS = 256 };
+    enum { BLOCKS_PER_MULTIPROCESSOR = 2 };
     const hyp_cuda_device *device = b->session->model->device;
     const int64_t count = p->args.updates_count, most = (int64_t)device->multiprocessors * BLOCKS_PER_MULTIPROCESSOR;
     int64_t tiles = (count + HYP_CUDA_DIGITS - 1) / HYP_CUDA_DIGITS, each = (tiles + most - 1) / most;
@@ -68,10 +68,8 @@ static hyp_status add_sort(hyp_cuda_build *b, scatter *p, int64_t places)
                                    .block_x = HYP_CUDA_DIGITS,
                                    .block_y = 1,
                                    .shared_bytes = HYP_CUDA_DIGITS * (2 * sizeof(int64_t) + sizeof(uint32_t))};
-    p->list_grid = (hyp_cuda_grid){.kernel = HYP_CUDA_KERNEL_scatter_list,
-                                   .blocks = hyp_cuda_blocks(device, count, THREADS),
-                                   .block_x = THREADS,
-                                   .block_y = 1};
+    p->list_grid.kernel = HYP_CUDA_KERNEL_scatter_list;
+    hyp_cuda_spread(device, count, &p->list_grid);
     p->list_bytes = hyp_cuda_round_up((size_t)count * sizeof(hyp_cuda_scattered), HYP_CUDA_ALIGN);
     for (p->passes = 1; p->passes * SORT_BITS < 64 && (places - 1) >> p->passes * SORT_BITS > 0;) p->passes++;
     HYP_TRY(hyp_cuda_want_room(b, 2 * p->list_bytes + p->sort_grid.blocks * HYP_CUDA_DIGITS * sizeof(uint32_t)));
@@ -166,7 +164,6 @@ hyp_status hyp_cuda_add_scatter_elements(hyp_cuda_build *b, const HypPlan__Call 
 
 hyp_status hyp_cuda_add_gather_elements(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
 {
-    enum { THREADS = 256 };
     const hyp_array *x = &c->in[0], *indices = &c->in[1], *y = &c->out[0];
     int64_t strides[HYP_MAX_RANK];
     int32_t axis;
@@ -192,10 +189,8 @@ hyp_status hyp_cuda_add_gather_elements(hyp_cuda_build *b, const HypPlan__Call *
     }
     HYP_TRY(hyp_cuda_need_report(b));
     args.error = b->session->error_at;
-    const hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_gather_along,
-                                .blocks = hyp_cuda_blocks(b->session->model->device, y->count, THREADS),
-                                .block_x = THREADS,
-                                .block_y = 1};
+    hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_gather_along};
+    hyp_cuda_spread(b->session->model->device, y->count, &grid);
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_gather_along, x, hyp_plan_call_input(k, 0)),
                                    HYP_CUDA_SLOT(hyp_cuda_gather_along, indices, hyp_plan_call_input(k, 1)),
                                    HYP_CUDA_SLOT(hyp_cuda_gather_along, y, k->outputs[0] + 1)};
