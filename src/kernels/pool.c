@@ -6,15 +6,23 @@
 hyp_kernel_fn hyp_kernel_max_pool, hyp_kernel_max_pool_places, hyp_kernel_max_pool_gradient,
     hyp_kernel_average_pool, hyp_kernel_lp_pool, hyp_kernel_max_unpool;
 
-hyp_status hyp_kernel_read_pool(const hyp_kernel_call *c, hyp_window *w)
+/* Of x, input 0, which give y. */
+static hyp_status read_windows(const hyp_kernel_call *c, const hyp_array *y, hyp_window *w)
 {
-    const hyp_array *x = &c->in[0], *y = &c->out[0];
+    const hyp_array *x = &c->in[0];
     const hyp_kernel_attr *kernel = &c->attrs[0];
     if (x->rank < 3 || kernel->count != (uint32_t)x->rank - 2)
         return hyp_kernel_fail(c, "a window of %u axes over a tensor of rank %d", kernel->count, x->rank);
     HYP_TRY(hyp_window_read(c, x, y, kernel->ints, &c->attrs[1], &c->attrs[2], &c->attrs[3], w));
     if (x->dims[0] != y->dims[0] || x->dims[1] != y->dims[1] || x->dtype != y->dtype)
         return hyp_kernel_fail(c, "the result is of another type");
+    return HYP_OK;
+}
+
+hyp_status hyp_kernel_read_pool(const hyp_kernel_call *c, hyp_window *w)
+{
+    const hyp_array *y = &c->out[0];
+    HYP_TRY(read_windows(c, y, w));
     if (c->out_count > 1 && (c->out[1].dtype != HYP_I64 || !hyp_array_same_shape(&c->out[1], y)))
         return hyp_kernel_fail(c, "the indices are of another type");
     return HYP_OK;
@@ -67,13 +75,10 @@ hyp_status hyp_kernel_max_pool_places(const hyp_kernel_call *c) { return hyp_ker
 hyp_status hyp_kernel_read_pool_gradient(const hyp_kernel_call *c, hyp_window *w)
 {
     const hyp_array *x = &c->in[0], *y = &c->in[1], *g = &c->in[2], *by_x = &c->out[0];
-    const hyp_kernel_attr *kernel = &c->attrs[0];
-    if (x->rank < 3 || kernel->count != (uint32_t)x->rank - 2)
-        return hyp_kernel_fail(c, "a window of %u axes over a tensor of rank %d", kernel->count, x->rank);
-    HYP_TRY(hyp_window_read(c, x, y, kernel->ints, &c->attrs[1], &c->attrs[2], &c->attrs[3], w));
-    if (x->dims[0] != y->dims[0] || x->dims[1] != y->dims[1] || !hyp_array_same_shape(y, g) || !hyp_array_same_shape(x, by_x))
+    HYP_TRY(read_windows(c, y, w));
+    if (!hyp_array_same_shape(y, g) || !hyp_array_same_shape(x, by_x))
         return hyp_kernel_fail(c, "tensors that do not fit each other");
-    if (!hyp_array_is_float(x) || x->dtype != y->dtype || x->dtype != g->dtype || x->dtype != by_x->dtype)
+    if (!hyp_array_is_float(x) || x->dtype != g->dtype || x->dtype != by_x->dtype)
         return hyp_kernel_fail(c, "tensors of several types, or of no floats");
     return HYP_OK;
 }
