@@ -157,16 +157,6 @@ hyp_value_id hyp_build_pad(hyp_builder *b, hyp_value_id v, int32_t axis, hyp_dim
     return hyp_build_node(b, HYP_OP_pad, attrs, v, hyp_build_scalar(b, have.dtype, 0));
 }
 
-hyp_value_id hyp_build_scatter_rows(hyp_builder *b, hyp_value_id v, hyp_value_id indices, hyp_dim n, hyp_dim size)
-{
-    hyp_type t = hyp_build_type(b, v);
-    const hyp_dim column[] = {n, 1};
-    hyp_attr add = hyp_attr_of_sym("add");
-    t.dims[0] = size;
-    return hyp_build_node(b, HYP_OP_scatter_nd, &add, hyp_build_full(b, &t, 0),
-                          hyp_build_reshape(b, indices, 2, column), v);
-}
-
 hyp_value_id hyp_build_sum(hyp_builder *b, hyp_value_id v, const hyp_dim *axes, int32_t count, bool keep)
 {
     const hyp_attr attrs[] = {hyp_attr_of_dims(axes, count), hyp_attr_of_int(keep)};

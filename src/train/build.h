@@ -68,8 +68,6 @@ hyp_value_id hyp_build_slice(hyp_builder *b, hyp_value_id v, const hyp_dim *star
 hyp_value_id hyp_build_head(hyp_builder *b, hyp_value_id v, const hyp_dim *dims);
 /* `before` zeros in front of axis `axis`, `after` behind it. */
 hyp_value_id hyp_build_pad(hyp_builder *b, hyp_value_id v, int32_t axis, hyp_dim before, hyp_dim after);
-/* Rows of v [n ...] added to those of zeros [size ...] that n indices, of any shape, name. */
-hyp_value_id hyp_build_scatter_rows(hyp_builder *b, hyp_value_id v, hyp_value_id indices, hyp_dim n, hyp_dim size);
 hyp_value_id hyp_build_sum(hyp_builder *b, hyp_value_id v, const hyp_dim *axes, int32_t count, bool keep);
 /* reduce-sum or reduce-mean over all axes, of which none is kept. */
 hyp_value_id hyp_build_reduce_all(hyp_builder *b, hyp_op op, hyp_value_id v);

@@ -215,7 +215,12 @@ hyp_value_id hyp_head_ungather(hyp_scope *s, const hyp_value_id *args)
     for (int32_t i = 0, at = 1; i < x.rank; i++)
         if (i != axis) rows[at++] = x.dims[i];
     hyp_value_id v = hyp_build_reshape(b, hyp_build_transpose(b, args[0], perm), x.rank, rows);
-    v = hyp_build_scatter_rows(b, v, s->node.inputs[1], n, x.dims[axis]);
+    hyp_type all = hyp_build_type(b, v);
+    all.dims[0] = x.dims[axis];
+    const hyp_dim column[] = {n, 1};
+    const hyp_attr add = hyp_attr_of_sym("add");
+    v = hyp_build_node(b, HYP_OP_scatter_nd, &add, hyp_build_full(b, &all, 0),
+                       hyp_build_reshape(b, s->node.inputs[1], 2, column), v);
     return hyp_build_axis_back(b, v, axis);
 }
 

@@ -1,7 +1,6 @@
 /* heads_window.c - heads of gradients of convolutions, pooling and what slides over channels. All are operators of the
  * same kind: the gradient of a convolution by x is conv-transpose.
  */
-#include <math.h>
 #include <string.h>
 
 #include "train/form.h"
