@@ -12,14 +12,6 @@
 
 #include "runtime/cpu/dnnl_window.h"
 
-enum {
-    SRC = HYP_DNNL_WINDOW_SRC,
-    WEIGHTS = HYP_DNNL_WINDOW_WEIGHTS,
-    BIAS = HYP_DNNL_WINDOW_BIAS,
-    ADDED = HYP_DNNL_WINDOW_ADDED,
-    DST = HYP_DNNL_WINDOW_DST,
-    OPERANDS = HYP_DNNL_WINDOW_TENSORS
-};
 typedef hyp_dnnl_asked asked;
 
 /* A tensor of the plan, and the primitive's memory for it. */

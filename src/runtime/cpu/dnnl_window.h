@@ -7,14 +7,7 @@
 
 /* The tensors of a convolution, in the order of its inputs, and the result. The gradient by the weights reads SRC and
  * DST, the gradient by the result, and gives WEIGHTS. */
-enum {
-    HYP_DNNL_WINDOW_SRC,
-    HYP_DNNL_WINDOW_WEIGHTS,
-    HYP_DNNL_WINDOW_BIAS,
-    HYP_DNNL_WINDOW_ADDED,
-    HYP_DNNL_WINDOW_DST,
-    HYP_DNNL_WINDOW_TENSORS
-};
+enum { SRC, WEIGHTS, BIAS, ADDED, DST, OPERANDS };
 
 /* What a step asks for, with everything that oneDNN does not check itself checked. */
 typedef struct hyp_dnnl_asked {

@@ -4,14 +4,6 @@
 #include "base/dtype.h"
 #include "runtime/cpu/dnnl_window.h"
 
-enum {
-    SRC = HYP_DNNL_WINDOW_SRC,
-    WEIGHTS = HYP_DNNL_WINDOW_WEIGHTS,
-    BIAS = HYP_DNNL_WINDOW_BIAS,
-    ADDED = HYP_DNNL_WINDOW_ADDED,
-    DST = HYP_DNNL_WINDOW_DST,
-    OPERANDS = HYP_DNNL_WINDOW_TENSORS
-};
 enum { MAX_DIMS = 3 + HYP_DNNL_SPATIAL }; /* of grouped weights */
 typedef hyp_dnnl_asked asked;
 
