@@ -45,9 +45,6 @@ typedef struct hyp_speedup {
     double threads, compute, memory;
 } hyp_speedup;
 
-/* Bytes: what products want the rows that lie in memory to be multiples of. */
-enum { HYP_PRODUCT_ALIGN = 16 };
-
 /* A device as the cost model sees it, from a text file (profiles/NAME.profile). */
 typedef struct hyp_device_profile {
     const char *name;
@@ -73,7 +70,7 @@ typedef struct hyp_device_profile {
                                the product's kernel */
     uint32_t epilogue_acts_bf16; /* further ones, of bf16 */
     double misaligned_products; /* how many times as long products of 16 bits, and in TF32, compute where what lies
-                                   together is no multiple of HYP_PRODUCT_ALIGN; 0: they do not mind */
+                                   together is no multiple of 16 bytes; 0: they do not mind */
     bool add_after_act;     /* the product's kernel adds a tensor after its activation; before it every device's does */
     bool kernel_calls[HYP_OP_COUNT]; /* it has the kernel of this operator, which is called by name: a convolution,
                                         a normalization, ... */

@@ -223,7 +223,7 @@ static double sum(const asking *a, const char *place, const hyp_type *added, dou
 static double misaligned(const asking *a, hyp_dtype t, double seconds, const double rows[3], const double elements[3])
 {
     const hyp_device_profile *d = a->device;
-    double each = HYP_PRODUCT_ALIGN / (double)hyp_dtype_size(t), copies = 0;
+    double each = 16 / (double)hyp_dtype_size(t), copies = 0;
     if (d->misaligned_products <= 1 || !(t == HYP_F16 || t == HYP_BF16 || (t == HYP_F32 && a->line->tf32))) return 0;
     for (int i = 0; i < 3; i++) {
         double size = 2 * elements[i] * (double)hyp_dtype_size(t);
