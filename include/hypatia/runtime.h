@@ -271,8 +271,8 @@ HYP_API const hyp_io_info *hyp_engine_weight(const hyp_engine *engine, size_t i)
  * What the plan makes of several initializers together has to be given together: HYP_ERR_INVALID_ARGUMENT names what is
  * missing, also a name that cannot be replaced.
  * Both sets of weights take memory until no context is left whose last run was with the old one; the engine's memory_limit
- * counts both. The plan itself, its runs for verification (hyp_engine_read_golden_input) and what hyp_context_save_plan
- * writes stay as they were, as do other engines. A context whose run was captured into a CUDA graph of the caller's stays
+ * counts both, and what computing the new ones takes in between may be as much again. The plan itself, its runs for
+ * verification (hyp_engine_read_golden_input) and what hyp_context_save_plan writes stay as they were, as do other engines. A context whose run was captured into a CUDA graph of the caller's stays
  * with the weights that it had then until hyp_context_release_captured. Any thread may call it at any time; calls for one engine wait for each other. */
 HYP_API HYP_NODISCARD hyp_status hyp_engine_update(hyp_engine *engine, const hyp_tensor *tensors, size_t count,
                                                    hyp_diag *diag);

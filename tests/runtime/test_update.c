@@ -383,6 +383,42 @@ static void damaged_updates_are_refused(void **state)
     }
 }
 
+/* What an update computes in between counts to the engine's limit, too: here w2, 5000 times. */
+static void what_an_update_needs_is_limited(void **state)
+{
+    (void)state;
+    static up_plan wide;
+    char at[PB_PATH];
+    up_build(&wide, &old, 0);
+    plan_builder *u = &wide.inner;
+    pb_init(u);
+    uint32_t out = pb_const(u, UP_OUT), hidden = pb_const(u, UP_HIDDEN), all = pb_const(u, UP_OUT * UP_HIDDEN),
+             times = pb_const(u, 5000), zero = pb_const(u, 0), one = pb_const(u, 1);
+    uint32_t from = pb_input(u, "w2", HYP_F32, 2, (uint32_t[]){out, hidden});
+    HypPlan__Copy *copy = pb_copy(u);
+    copy->x = from;
+    copy->y = pb_scratch(u, HYP_F32, 0, 2, (uint32_t[]){times, all});
+    copy->n_extents = copy->n_x_strides = copy->n_y_strides = 2;
+    copy->extents = (uint32_t[]){times, all};
+    copy->x_strides = (uint32_t[]){zero, one};
+    copy->y_strides = (uint32_t[]){all, one};
+    copy->x_offset = copy->y_offset = zero;
+    pb_copy_all(u, from, pb_output(u, "=> 0", HYP_F32, 2, (uint32_t[]){out, hidden}), all);
+    up_add(&wide, 2, wide.pieces[2].tensor);
+    pb_write(&wide.outer, at);
+    for (int limited = 0; limited < 2; limited++) {
+        const hyp_engine_options options = {
+            .size = sizeof options, .device = HYP_DEVICE_CPU, .threads = 1, .memory_limit = limited ? 1 << 20 : 0};
+        hyp_engine *engine;
+        hyp_diag why = {0};
+        assert_ok(hyp_engine_load_file(at, &options, &engine, diag));
+        assert_int_equal(put(engine, &new, &why), limited ? HYP_ERR_LIMIT : HYP_OK);
+        if (limited) assert_non_null(strstr(why.message, "memory_limit"));
+        hyp_engine_destroy(engine);
+    }
+    pb_remove(&wide.outer, at);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -395,6 +431,7 @@ int main(void)
         cmocka_unit_test(everything_that_a_device_gives_fails_once),
         cmocka_unit_test(a_device_without_memory_leaves_one_or_the_other),
         cmocka_unit_test(damaged_updates_are_refused),
+        cmocka_unit_test(what_an_update_needs_is_limited),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

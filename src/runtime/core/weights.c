@@ -199,9 +199,11 @@ static hyp_status make_room(const hyp_engine *e, const bool *updated, hyp_editio
     return replaced ? HYP_OK : hyp_fail_memory(diag, total);
 }
 
-static hyp_status run_update(hyp_engine *plain, const HypPlan__Update *update, const hyp_plan *plan,
+/* `memory`: bytes that the run may have in between, 0: no limit. */
+static hyp_status run_update(hyp_engine *plain, uint64_t memory, const HypPlan__Update *update, const hyp_plan *plan,
                              const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs, hyp_diag *diag)
 {
+    const hyp_context_options limits = {.size = sizeof limits, .memory_limit = memory};
     hyp_context *context;
     for (size_t i = 0; i < update->n_pieces; i++) {
         const HypPlan__Update__Piece *piece = update->pieces[i];
@@ -209,7 +211,7 @@ static hyp_status run_update(hyp_engine *plain, const HypPlan__Update *update, c
         outputs[i].bytes = (size_t)(plan->program->tensors[piece->tensor]->bytes - piece->offset);
         outputs[i].dtype = hyp_engine_output(plain, i)->dtype;
     }
-    HYP_TRY(hyp_context_create(plain, NULL, &context, diag));
+    HYP_TRY(hyp_context_create(plain, &limits, &context, diag));
     hyp_status status = hyp_context_run(context, inputs, input_count, outputs, update->n_pieces, diag);
     hyp_context_destroy(context);
     return status;
@@ -220,8 +222,11 @@ static hyp_status compute(const hyp_engine *e, uint32_t u, const hyp_tensor *con
                           hyp_diag *diag)
 {
     const HypPlan__Update *update = e->plan.program->updates[u];
-    const hyp_engine_options options = {
-        .size = sizeof options, .device = HYP_DEVICE_REFERENCE, .checks = HYP_CHECKS_OFF};
+    const uint64_t memory = e->account.most == SIZE_MAX ? 0 : e->account.most;
+    const hyp_engine_options options = {.size = sizeof options,
+                                        .device = HYP_DEVICE_REFERENCE,
+                                        .checks = HYP_CHECKS_OFF,
+                                        .memory_limit = memory};
     size_t count = 0;
     hyp_tensor *tensors = hyp_calloc(e->weights.count + update->n_pieces, sizeof *tensors);
     hyp_engine *plain = NULL;
@@ -230,7 +235,9 @@ static hyp_status compute(const hyp_engine *e, uint32_t u, const hyp_tensor *con
         if (given[i] && e->weights.items[i].tensor == u) tensors[update->n_pieces + count++] = *given[i];
     hyp_mem_account *before = hyp_mem_charge(NULL); /* what is needed in between has accounts of its own */
     hyp_status status = hyp_engine_load_memory(update->plan.data, update->plan.len, &options, &plain, diag);
-    if (status == HYP_OK) status = run_update(plain, update, plan, tensors + update->n_pieces, count, tensors, diag);
+    if (status == HYP_OK)
+        status = run_update(plain, memory, update, plan, tensors + update->n_pieces, count, tensors, diag);
+    if (status == HYP_ERR_LIMIT) hyp_diag_prefix(diag, "weights are computed within as much as the engine may have");
     hyp_engine_destroy(plain);
     hyp_mem_charge(before);
     hyp_free(tensors);
