@@ -3,6 +3,9 @@
  * be any.
  */
 #include <math.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include "base/dtype.h"
 #include "runtime/cpu/cpu.h"
@@ -14,6 +17,7 @@ typedef struct pointwise {
     int64_t runs;                             /* how many there are */
     int64_t length;                           /* elements of a run */
     int64_t together;                         /* runs of a block */
+    bool far;                                 /* results are beyond the caches */
     int64_t steps[HYP_PLAN_POINTWISE_INPUTS]; /* from element to element of a run, by input */
     size_t inputs, instrs, outputs;
     struct {
@@ -85,9 +89,35 @@ static void store_integers(hyp_dtype dtype, const float *x, void *y, int64_t n)
     }
 }
 
-static void store_block(const hyp_cpu_run *run, hyp_dtype dtype, const float *x, void *y, int64_t n)
+/* Past the caches: a line that is written whole is not read before. Needs end_streams behind it. */
+static void stream(const float *x, float *y, int64_t n)
 {
-    if (narrow_float(dtype))
+#ifdef __SSE2__
+    enum { LINE = 64 / sizeof(float) };
+    int64_t i = (int64_t)(-(uintptr_t)y / sizeof *y % LINE);
+    if (i > n) i = n;
+    memcpy(y, x, (size_t)i * sizeof *y);
+    for (; i + LINE <= n; i += LINE)
+        for (int64_t j = i; j < i + LINE; j += 4) _mm_stream_ps(y + j, _mm_loadu_ps(x + j));
+    memcpy(y + i, x + i, (size_t)(n - i) * sizeof *y);
+#else
+    memcpy(y, x, (size_t)n * sizeof *y);
+#endif
+}
+
+/* Other threads see what was streamed. */
+static void end_streams(void)
+{
+#ifdef __SSE2__
+    _mm_sfence();
+#endif
+}
+
+static void store_block(const hyp_cpu_run *run, bool far, hyp_dtype dtype, const float *x, void *y, int64_t n)
+{
+    if (far && dtype == HYP_F32)
+        stream(x, y, n);
+    else if (narrow_float(dtype))
         run->kernels->narrow(dtype, x, y, n);
     else if (dtype == HYP_BOOL)
         for (int64_t i = 0; i < n; i++) ((uint8_t *)y)[i] = x[i] != 0;
@@ -182,7 +212,7 @@ static void run_block(const pointwise *s, const hyp_cpu_run *run, hyp_walk *walk
         hyp_dtype dtype = s->output[i].dtype;
         char *y = (char *)run->call.at[s->output[i].tensor] + at * (int64_t)hyp_dtype_size(dtype);
         if (s->compute == HYP_F32)
-            store_block(run, dtype, x, y, n);
+            store_block(run, s->far, dtype, x, y, n);
         else
             hyp_cpu_wide_store(s->compute, dtype, x, y, n);
     }
@@ -203,8 +233,7 @@ static void pointwise_part(void *state, int64_t begin, int64_t end, int thread)
         int64_t count = s->runs - row < s->together ? s->runs - row : s->together;
         run_block(s, r->run, &walk, work, 0, row * s->length, count * s->length);
     }
-    if (s->together > 1) return;
-    for (int64_t i = begin; i < end; i++) {
+    for (int64_t i = begin; i < end && s->together == 1; i++) {
         int64_t done = block * HYP_BLOCK, left = s->length - done;
         run_block(s, r->run, &walk, work, done, row * s->length + done, left < HYP_BLOCK ? left : HYP_BLOCK);
         if (++block < each) continue;
@@ -212,6 +241,7 @@ static void pointwise_part(void *state, int64_t begin, int64_t end, int thread)
         row++;
         hyp_walk_next(&walk);
     }
+    if (s->far) end_streams();
 }
 
 static hyp_status run_pointwise(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
@@ -296,10 +326,23 @@ static void translate(const HypPlan__Program *p, const HypPlan__Pointwise *step,
     for (size_t i = 0; i < s->inputs; i++) s->input[i].dense = is_dense(s, i);
 }
 
+/* Whether a step reads and writes so much that who reads a result does not find it in a cache. Systems do not say what part of
+ * the last level is ours; measured (EPYC, 32 MiB of it): four arrays read and three written took 1.3 times as long
+ * streamed at 14 MB, 0.83 times at 28 MB, 0.71 times from 56 MB on. */
+static bool is_far(const pointwise *s)
+{
+    enum { FAR = 32 << 20 };
+    double bytes = 0;
+    for (size_t i = 0; i < s->inputs; i++) bytes += s->steps[i] ? (double)hyp_dtype_size(s->input[i].dtype) : 0;
+    for (size_t i = 0; i < s->outputs; i++) bytes += (double)hyp_dtype_size(s->output[i].dtype);
+    return bytes * (double)s->runs * (double)s->length > FAR;
+}
+
 hyp_status hyp_cpu_prepare_pointwise(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag)
 {
     pointwise s;
     translate(model->plan->program, op->step->pointwise, values, &s);
+    s.far = is_far(&s);
     op->state = hyp_malloc(sizeof s);
     if (!op->state) return hyp_fail_memory(diag, sizeof s);
     *(pointwise *)op->state = s;

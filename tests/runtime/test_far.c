@@ -1,0 +1,84 @@
+/* Results of pointwise steps that are so large that the CPU backend writes them past the caches: by one thread
+ * and several, from the beginning of a line of the cache or not. Judged by small integers, which are exact. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/support.h"
+
+enum { COLUMNS = 1027 /* rows begin anywhere in a line */, OUTPUTS = 3 };
+static const char *const names[OUTPUTS] = {"sum", "twice", "by-row"};
+
+static float x_at(int64_t i) { return (float)(i % 251 - 125); }
+static float row_at(int64_t row) { return (float)(row % 17 - 8); }
+
+static float expected(int output, int64_t i)
+{
+    float x = x_at(i);
+    return output == 0 ? x + 3 : output == 1 ? x * 2 : x + row_at(i / COLUMNS);
+}
+
+/* sum = x + 3 and twice = x * 2 in one step over all elements; by-row = x + row in one over rows. */
+static void build(plan_builder *b, int64_t rows, const float *row)
+{
+    uint32_t all = pb_const(b, rows * COLUMNS), one = pb_const(b, 1), shape[2] = {pb_const(b, rows), pb_const(b, COLUMNS)};
+    uint32_t x = pb_input(b, "x", HYP_F32, 2, shape);
+    float three = 3, two = 2;
+    uint32_t sum = pb_output(b, names[0], HYP_F32, 2, shape), twice = pb_output(b, names[1], HYP_F32, 2, shape),
+             by_row = pb_output(b, names[2], HYP_F32, 2, shape);
+    HypPlan__Pointwise *p = pb_pointwise(b, HYP_F32, 1, &all);
+    uint32_t none = pb_const(b, 0);
+    pb_operand(b, p, x, &one);
+    pb_operand(b, p, pb_weight(b, HYP_F32, 0, NULL, &three), &none);
+    pb_operand(b, p, pb_weight(b, HYP_F32, 0, NULL, &two), &none);
+    pb_result(b, p, sum, pb_instr(b, p, HYP_PLAN__POINTWISE__OP__ADD, 0, 1, 0, 0, HYP_F32));
+    pb_result(b, p, twice, pb_instr(b, p, HYP_PLAN__POINTWISE__OP__MUL, 0, 2, 0, 0, HYP_F32));
+    p = pb_pointwise(b, HYP_F32, 2, shape);
+    pb_operand(b, p, x, pb_consts(b, 2, (int64_t[]){COLUMNS, 1}));
+    pb_operand(b, p, pb_weight(b, HYP_F32, 1, (int64_t[]){rows}, row), pb_consts(b, 2, (int64_t[]){1, 0}));
+    pb_result(b, p, by_row, pb_instr(b, p, HYP_PLAN__POINTWISE__OP__ADD, 0, 1, 0, 0, HYP_F32));
+}
+
+static void results_beyond_the_caches(void **state)
+{
+    (void)state;
+    const int64_t rows = 4200, count = rows * COLUMNS; /* 35 MB are read and written by the smaller step */
+    char path[PB_PATH];
+    static plan_builder b;
+    float *row = malloc((size_t)rows * sizeof *row), *room = malloc((size_t)(count * (OUTPUTS + 1) + OUTPUTS + 1) * sizeof *room);
+    assert_true(row && room);
+    for (int64_t i = 0; i < rows; i++) row[i] = row_at(i);
+    for (int64_t i = 0; i < count; i++) room[i] = x_at(i);
+    pb_init(&b);
+    build(&b, rows, row);
+    pb_write(&b, path);
+    for (int32_t threads = 1; threads < 4; threads += 2) {
+        const hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CPU, .threads = threads};
+        hyp_engine *engine;
+        hyp_context *context;
+        hyp_tensor in = tensor_of("x", HYP_F32, room, 2, (int64_t[]){rows, COLUMNS}), out[OUTPUTS];
+        for (int i = 0; i < OUTPUTS; i++) /* each begins elsewhere in a line of the cache */
+            out[i] = tensor_of(names[i], HYP_F32, room + (i + 1) * (count + 1), 2, (int64_t[]){rows, COLUMNS});
+        assert_ok(hyp_engine_load_file(path, &options, &engine, diag));
+        assert_ok(hyp_context_create(engine, NULL, &context, diag));
+        assert_ok(hyp_context_run(context, &in, 1, out, OUTPUTS, diag));
+        for (int o = 0; o < OUTPUTS; o++) {
+            const float *y = out[o].data;
+            for (int64_t i = 0; i < count; i++)
+                if (y[i] != expected(o, i))
+                    fail_msg("%s[%lld] is %g, wanted %g (%d threads)", names[o], (long long)i, (double)y[i],
+                             (double)expected(o, i), (int)threads);
+            memset(out[o].data, 0xff, (size_t)count * sizeof *y);
+        }
+        hyp_context_destroy(context);
+        hyp_engine_destroy(engine);
+    }
+    free(row);
+    free(room);
+    pb_remove(&b, path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(results_beyond_the_caches)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
