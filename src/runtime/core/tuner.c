@@ -70,16 +70,29 @@ hyp_status hyp_tuner_decide(hyp_tuner *t, const hyp_choice *c, size_t first, con
 
 /* ---- jobs ---------------------------------------------------------------------------------------------------- */
 
-hyp_status hyp_tuner_add(hyp_tuner *t, const char *key, uint32_t item, size_t uses, hyp_diag *diag)
+hyp_status hyp_tuner_add(hyp_tuner *t, hyp_tuner_job job, hyp_diag *diag)
 {
     for (size_t i = 0; i < t->jobs.len; i++)
-        if (strcmp(t->jobs.data[i].key, key) == 0) {
-            t->jobs.data[i].uses += uses;
+        if (strcmp(t->jobs.data[i].key, job.key) == 0) {
+            t->jobs.data[i].uses += job.uses;
             return HYP_OK;
         }
-    const char *kept = hyp_arena_strdup(&t->arena, key);
-    if (!kept) return hyp_fail_memory(diag, strlen(key));
-    return hyp_vec_push(&t->jobs, diag, (hyp_tuner_job){.key = kept, .item = item, .uses = uses});
+    const char *key = job.key;
+    job.key = hyp_arena_strdup(&t->arena, key);
+    return job.key ? hyp_vec_push(&t->jobs, diag, job) : hyp_fail_memory(diag, strlen(key));
+}
+
+static int by_work(const void *left, const void *right)
+{
+    const hyp_tuner_job *a = left, *b = right;
+    double more = a->work * (double)a->uses, less = b->work * (double)b->uses;
+    if (more != less) return more > less ? -1 : 1;
+    return strcmp(a->key, b->key);
+}
+
+void hyp_tuner_largest_first(hyp_tuner *t, size_t from)
+{
+    if (from < t->jobs.len) qsort(t->jobs.data + from, t->jobs.len - from, sizeof *t->jobs.data, by_work);
 }
 
 /* Whether nothing needs to be measured. */

@@ -11,6 +11,7 @@ typedef struct hyp_tuner_job {
     const char *key; /* in the tuner's arena */
     uint32_t item;   /* the device's own: the step, say */
     size_t uses;     /* how many the plan has with this key */
+    double work;     /* of one of them, in a unit of the device's; for hyp_tuner_largest_first */
 } hyp_tuner_job;
 
 typedef struct hyp_tuner hyp_tuner;
@@ -29,9 +30,11 @@ struct hyp_tuner {
     hyp_tune_report report;
 };
 
-/* So many more with this key, which count once; 0 = what only parts of others are made of. */
-HYP_NODISCARD hyp_status hyp_tuner_add(hyp_tuner *t, const char *key, uint32_t item, size_t uses, hyp_diag *diag);
-/* Does all jobs in the order in which they were added. */
+/* A job, whose key is copied, or more uses of the one with this key; 0 uses = what only parts of others are made of. */
+HYP_NODISCARD hyp_status hyp_tuner_add(hyp_tuner *t, hyp_tuner_job job, hyp_diag *diag);
+/* Puts the jobs from `from` on in order: the most work in all uses comes first. */
+void hyp_tuner_largest_first(hyp_tuner *t, size_t from);
+/* Does all jobs in the order in which they are. */
 HYP_NODISCARD hyp_status hyp_tuner_run(hyp_tuner *t, hyp_diag *diag);
 void hyp_tuner_dispose(hyp_tuner *t);
 

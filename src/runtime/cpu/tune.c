@@ -250,7 +250,7 @@ static hyp_status tune_all(cpu_tuner *t, hyp_diag *diag)
     HYP_TRY(make_edges(t, diag));
     for (uint32_t i = 0; i < t->session->model->plan->program->n_steps; i++) {
         const hyp_choice *c = &t->prepared->choices[i];
-        if (c->key[0] && hyp_choice_open(c) > 1) HYP_TRY(hyp_tuner_add(&t->common, c->key, i, 1, diag));
+        if (c->key[0] && hyp_choice_open(c) > 1) HYP_TRY(hyp_tuner_add(&t->common, (hyp_tuner_job){c->key, i, .uses = 1}, diag));
     }
     return hyp_tuner_run(&t->common, diag);
 }

@@ -1,4 +1,4 @@
-/* tune.c - tuning a plan under one set of shapes: its products, then how steps are done, pointwise steps, whole runs.
+/* tune.c - tuning a plan under one set of shapes: pointwise steps, products, then how steps are done, whole runs.
  */
 #include "runtime/cuda/tuning/tune.h"
 
@@ -28,10 +28,11 @@ static hyp_cuda_subject subject(const tuner *t, uint32_t step)
     return (hyp_cuda_subject){.session = t->session, .values = t->values, .step = step, .diag = t->diag};
 }
 
-static hyp_status add_job(tuner *t, const hyp_cuda_subject *about, size_t uses, const char *key)
+static hyp_status add_job(tuner *t, const hyp_cuda_subject *about, hyp_tuner_job job)
 {
+    job.item = (uint32_t)t->subjects.len;
     HYP_TRY(hyp_vec_push(&t->subjects, t->diag, *about));
-    return hyp_tuner_add(&t->common, key, (uint32_t)t->subjects.len - 1, uses, t->diag);
+    return hyp_tuner_add(&t->common, job, t->diag);
 }
 
 static hyp_status note_product(hyp_cuda_probe *probe, uint32_t step)
@@ -40,7 +41,7 @@ static hyp_status note_product(hyp_cuda_probe *probe, uint32_t step)
     hyp_cuda_subject about = subject(t, step);
     about.layer = probe->layer;
     about.take_plus1 = t->take_plus1;
-    return add_job(t, &about, t->whole ? 0 : 1, probe->key);
+    return add_job(t, &about, (hyp_tuner_job){.key = probe->key, .uses = t->whole ? 0 : 1});
 }
 
 /* How the step is done where nothing is tuned; key is empty where there is nothing to choose from. */
@@ -86,7 +87,7 @@ static hyp_status find_choices(tuner *t, hyp_cuda_build *b, const HypPlan__Step 
     if (!c.key[0]) return HYP_OK;
     hyp_cuda_subject about = subject(t, b->step);
     about.kind = HYP_CUDA_CHOICE;
-    return add_job(t, &about, 1, c.key);
+    return add_job(t, &about, (hyp_tuner_job){.key = c.key, .uses = 1});
 }
 
 static hyp_status find_pointwise(tuner *t, hyp_cuda_build *b, const HypPlan__Step *s)
@@ -103,7 +104,9 @@ static hyp_status find_pointwise(tuner *t, hyp_cuda_build *b, const HypPlan__Ste
     about.nvrtc = &t->nvrtc;
     hyp_strbuf key = {0};
     hyp_cuda_pw_key(&program, &key);
-    hyp_status status = key.failed ? hyp_fail_memory(t->diag, key.len) : add_job(t, &about, 1, key.data);
+    double each = (double)(step.inputs + step.instrs + step.outputs);
+    hyp_tuner_job job = {.key = key.data, .uses = 1, .work = (double)hyp_cuda_box_count(&step.box) * each};
+    hyp_status status = key.failed ? hyp_fail_memory(t->diag, key.len) : add_job(t, &about, job);
     hyp_strbuf_dispose(&key);
     return status;
 }
@@ -147,21 +150,23 @@ static hyp_status find_branches(tuner *t)
     HYP_TRY(prepare_on(t, HYP_USUAL_STREAMS, &p));
     hyp_cuda_subject about = subject(t, 0);
     about.kind = HYP_CUDA_STREAMS;
-    hyp_status status = p->branches.units ? add_job(t, &about, 0, p->branches.choice.key) : HYP_OK;
+    hyp_status status = p->branches.units ? add_job(t, &about, (hyp_tuner_job){.key = p->branches.choice.key}) : HYP_OK;
     hyp_cuda_release(t->session, p);
     return status;
 }
 
-/* Products come first: whole steps are made of them. The streams of all steps come last. */
+/* Pointwise steps come first, which gain the most and take the least time, and of these the largest. Products come before
+ * whole steps, which are made of them, and the streams of all steps last. */
 static hyp_status find_jobs(tuner *t)
 {
     hyp_cuda_probe *probe = hyp_calloc(1, sizeof *probe);
     if (!probe) return hyp_fail_memory(t->diag, sizeof *probe);
     probe->found = note_product;
     probe->user = t;
-    hyp_status status = for_steps(t, probe, find_products);
+    hyp_status status = for_steps(t, NULL, find_pointwise);
+    hyp_tuner_largest_first(&t->common, 0);
+    if (status == HYP_OK) status = for_steps(t, probe, find_products);
     if (status == HYP_OK) status = for_steps(t, NULL, find_choices);
-    if (status == HYP_OK) status = for_steps(t, NULL, find_pointwise);
     if (status == HYP_OK) status = find_branches(t);
     hyp_free(probe);
     return status;
