@@ -53,7 +53,8 @@ static inline void hyp_walk_seek(hyp_walk *w, int64_t i)
     }
 }
 
-/* Drops axes of extent 1 and merges neighbours that every lane runs through evenly. The order of elements stays. */
+/* Drops axes of extent 1 and merges neighbours that every lane runs through evenly. The order of elements stays. The strides
+ * of a box without elements may be any numbers, whose products wrap around. */
 static inline void hyp_walk_coalesce(hyp_walk *w)
 {
     size_t out = 0;
@@ -61,7 +62,7 @@ static inline void hyp_walk_coalesce(hyp_walk *w)
         if (w->extents[a] == 1) continue;
         bool merge = out > 0;
         for (size_t l = 0; l < w->lanes && merge; l++)
-            merge = w->strides[l][out - 1] == w->strides[l][a] * w->extents[a];
+            merge = (uint64_t)w->strides[l][out - 1] == (uint64_t)w->strides[l][a] * (uint64_t)w->extents[a];
         size_t to = merge ? out - 1 : out++;
         w->extents[to] = merge ? w->extents[to] * w->extents[a] : w->extents[a];
         for (size_t l = 0; l < w->lanes; l++) w->strides[l][to] = w->strides[l][a];

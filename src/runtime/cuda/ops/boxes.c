@@ -33,7 +33,8 @@ static void move_axis(hyp_cuda_box *box, uint32_t to, uint32_t from)
 static bool walks_on(const hyp_cuda_box *box, uint32_t inner, uint32_t outer)
 {
     for (uint32_t l = 0; l < box->lanes; l++)
-        if (box->stride[l][outer] != box->stride[l][inner] * box->extent[inner]) return false;
+        if ((uint64_t)box->stride[l][outer] != (uint64_t)box->stride[l][inner] * (uint64_t)box->extent[inner])
+            return false; /* products wrap around in boxes without elements, whose strides may be any numbers */
     return true;
 }
 
