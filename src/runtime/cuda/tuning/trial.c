@@ -11,7 +11,7 @@ enum {
     PATTERN = 65521,    /* random elements that fill a tensor again and again; prime, so that no row repeats another */
     MOST_REPEATS = 512, /* of a product in one graph */
     FIRST_REPEATS = 4,  /* before it is known how long it takes */
-    PART = 1 << 18,     /* elements that are compared at a time */
+    PART = 1 << 14,     /* elements that are compared at a time */
     PARTS = 64,         /* at most so many of them, spread over the result */
 };
 static const double sample_seconds = 1e-3; /* about so long, so that the launch of the graph does not count */
