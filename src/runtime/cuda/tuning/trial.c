@@ -33,18 +33,21 @@ static bool weights_outgrow_cache(const hyp_cuda_model *m)
     return m->plan->read_bytes > (size_t)m->device->cache_bytes / 2;
 }
 
-/* Between two uses of a weight a run touches all others: whether the cache still has it depends on how many they are.
- */
+/* Between two uses of a weight a run touches all others: whether the cache still has it depends on how many they are. Of
+ * what is small beside all that is read and written, the scalars of a large step, it does not matter. */
 static void set_copies(hyp_cuda_trial *t)
 {
+    enum { SMALL = 16 };
     const hyp_cuda_model *m = t->session->model;
-    size_t bytes = 0;
+    size_t bytes = 0, all = 0;
     t->copies = 1;
     for (size_t i = 0; i < t->read_count; i++) t->reads[i].copies = 1;
     if (!weights_outgrow_cache(m)) return;
     for (size_t i = 0; i < t->read_count; i++)
         if (weight_of(m, t->reads[i].tensor)) bytes += aligned(t->reads[i].bytes);
-    if (bytes == 0) return;
+    for (size_t i = 0; i < t->read_count; i++) all += t->reads[i].bytes;
+    for (size_t i = 0; i < t->result_count; i++) all += t->results[i].bytes;
+    if (bytes == 0 || bytes < all / SMALL) return;
     size_t copies = 2 * (size_t)m->device->cache_bytes / bytes + 2;
     t->copies = (uint32_t)(copies < MOST_REPEATS ? copies : MOST_REPEATS);
     for (size_t i = 0; i < t->read_count; i++)
