@@ -76,6 +76,7 @@ bool train_read_option(train_request *t, const cli_args *args, int option, const
     case TRAIN_GRADIENTS: o->gradients = true; break;
     case TRAIN_DATA_PARALLEL: o->data_parallel = true; break;
     case TRAIN_DROPOUT: o->dropout = true; break;
+    case TRAIN_LOSS_ONLY: o->loss_only = true; break;
     case TRAIN_LOSS_SCALE: return read_number(args, option, value, &o->loss_scale);
     default: return false;
     }

@@ -23,6 +23,7 @@ enum {
     TRAIN_LOSS_SCALE,
     TRAIN_DATA_PARALLEL,
     TRAIN_DROPOUT,
+    TRAIN_LOSS_ONLY,
     TRAIN_OPTIONS
 };
 
@@ -44,7 +45,8 @@ enum {
     [(first) + TRAIN_GRADIENTS] = {"gradients", 0, NULL, "for --train: gradients are outputs, and nothing is updated"}, \
     [(first) + TRAIN_LOSS_SCALE] = {"loss-scale", 0, "X", "for --train with --precision fp16: multiplies the loss: 1024"}, \
     [(first) + TRAIN_DATA_PARALLEL] = {"data-parallel", 0, NULL, "for --train: a step for several GPUs, each with rows of its own"}, \
-    [(first) + TRAIN_DROPOUT] = {"dropout", 0, NULL, "for --train: Dropouts of the model drop elements, by a seed"}
+    [(first) + TRAIN_DROPOUT] = {"dropout", 0, NULL, "for --train: Dropouts of the model drop elements, by a seed"},  \
+    [(first) + TRAIN_LOSS_ONLY] = {"loss-only", 0, NULL, "for --train: the step has no outputs of the model"}
 
 /* What they say. Owns what it points to; begin with train_request_init. */
 typedef struct train_request {

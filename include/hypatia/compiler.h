@@ -69,7 +69,7 @@ typedef hyp_status (*hyp_choose_form_fn)(const hyp_compile_forms *forms, size_t 
  *   learning-rate   f32 scalar, unless `gradients`
  * and the outputs
  *   loss            f32 scalar, the mean over the elements (or labels) that count
- *   ...             those of the model, computed with the parameters before the update
+ *   ...             those of the model, computed with the parameters before the update, unless `loss_only`
  *   gradient-norm   f32 scalar where `clip_norm` is given: of all gradients as one vector, before they are clipped
  *   gradient:NAME   of each parameter, of its type, if `gradients`
  * and the variables NAME of each parameter, of its type in the model; NAME:momentum of "sgd" with momentum; NAME:m and
@@ -113,11 +113,12 @@ typedef struct hyp_train_options {
                            "training" (bool: false drops nothing), and a variable ":draws" (i64) that counts steps; what is dropped
                            follows from seed, count, node and place alone: the same bits on every device. A model that has nothing
                            to drop is HYP_ERR_INVALID_ARGUMENT */
+    bool loss_only;     /* the step has no outputs of the model: those of a large vocabulary take longer to write than all updates */
 } hyp_train_options;
 #define HYP_TRAIN_OPTIONS_INIT                                                                                           \
     {                                                                                                                  \
         sizeof(hyp_train_options), NULL, NULL, -100, 0, NULL, 0, NULL, 0, false, false, -1, 0.9, 0.999, 1e-8, 0, NULL, \
-            0, 0, false, false                                                                                         \
+            0, 0, false, false, false                                                                                  \
     }
 
 typedef struct hyp_compile_options {

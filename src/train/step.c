@@ -388,10 +388,10 @@ static hyp_status finish(step *s)
     hyp_status status = s->b.status;
     if (status == HYP_OK) status = add_output(s, "loss", s->loss);
     size_t first = s->out->outputs.len;
-    if (status == HYP_OK) status = add_model_outputs(s);
+    if (status == HYP_OK && !s->o->loss_only) status = add_model_outputs(s);
     if (status == HYP_OK && s->o->clip_norm != 0) status = add_output(s, "gradient-norm", opt.norm);
     if (status == HYP_OK) status = add_gradients(s);
-    if (status == HYP_OK) status = add_counts(s, first);
+    if (status == HYP_OK && !s->o->loss_only) status = add_counts(s, first);
     if (status == HYP_OK) status = set_variables(s, &opt);
     hyp_vec_free(&opt.updates);
     return status;

@@ -135,6 +135,10 @@ static void outputs_and_variables_have_their_names(void **state)
     o.optimizer = "no such thing is looked at";
     step = step_of(&model, &o);
     expect_outputs(&step, "loss y gradient:w gradient:b gradient:v | w b v");
+    hyp_graph_dispose(&step);
+    o.loss_only = true;
+    step = step_of(&model, &o);
+    expect_outputs(&step, "loss gradient:w gradient:b gradient:v | w b v");
     assert_int_equal(hyp_graph_shown_inputs(&step), 2); /* no learning rate */
     hyp_graph_dispose(&step);
     hyp_graph_dispose(&model);
@@ -532,6 +536,12 @@ static void counts_stay_with_their_outputs(void **state)
     assert_string_equal(step.outputs.data[step.sizes.data[0].output].name, "p");
     assert_string_equal(step.outputs.data[step.sizes.data[0].count].name, "n");
     assert_int_equal(step.hidden_outputs, 2);
+    hyp_graph_dispose(&step);
+    o.loss_only = true;
+    step = step_of(&model, &o);
+    expect_outputs(&step, "loss gradient-norm | w");
+    assert_int_equal(step.sizes.len, 0);
+    assert_int_equal(step.hidden_outputs, 1);
     hyp_graph_dispose(&step);
     hyp_graph_dispose(&model);
     hyp_dims_destroy(dims);
