@@ -15,6 +15,7 @@ struct hyp_constants {
     void **bytes;    /* by value: of what was computed and is still of use, else NULL */
     uint8_t *states; /* by node */
     size_t value_count, node_count;
+    uint64_t work; /* of what was wanted within budgets */
     HYP_VEC(hyp_node_id) list; /* of nodes to look at, or to run */
 };
 
@@ -116,14 +117,19 @@ hyp_status hyp_constants_want(hyp_constants *c, hyp_value_id v, const hyp_fold_b
     uint64_t work = 0;
     c->list.len = 0;
     HYP_TRY(want_node(c, v, diag));
-    while (c->list.len) {
-        const hyp_node *node = node_at(c, c->list.data[--c->list.len]);
-        if (budget) HYP_TRY(check_budget(c, node, budget, &work, diag));
+    for (size_t n = 0; n < c->list.len; n++) {
+        const hyp_node *node = node_at(c, c->list.data[n]);
         for (uint32_t i = 0; i < node->input_count; i++)
             if (node->inputs[i] != HYP_NO_VALUE) HYP_TRY(want_node(c, node->inputs[i], diag));
     }
+    /* Now that it is known to be one: a value that data decide is no constant, however much it takes. */
+    for (size_t n = 0; budget && n < c->list.len; n++)
+        HYP_TRY(check_budget(c, node_at(c, c->list.data[n]), budget, &work, diag));
+    c->work += work;
     return HYP_OK;
 }
+
+uint64_t hyp_constants_work(const hyp_constants *c) { return c->work; }
 
 /* ---- evaluation ------------------------------------------------------------------------------------------- */
 

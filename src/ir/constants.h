@@ -63,6 +63,8 @@ void hyp_constants_destroy(hyp_constants *c); /* NULL-safe */
  */
 HYP_NODISCARD hyp_status hyp_constants_want(hyp_constants *c, hyp_value_id v, const hyp_fold_budget *budget,
                                             hyp_diag *diag);
+/* What all that was announced with a budget takes, counted as budgets are. */
+uint64_t hyp_constants_work(const hyp_constants *c);
 /* The bytes of a value that was announced, the caller's to hyp_free; once for each announcement. A failure names the
  * node that it came from. */
 HYP_NODISCARD hyp_status hyp_constants_take(hyp_constants *c, hyp_value_id v, void **out, hyp_diag *diag);

@@ -4,8 +4,10 @@
 #include "ir/constants.h"
 #include "onnx/import.h"
 
-/* Shapes, axes, scales and the like: a model that needs more for them is not meant to be compiled. */
+/* Shapes, axes, scales and the like: a model that needs more for them is not meant to be compiled. Bodies of loops may ask
+ * for some in every trip: all together. */
 static const hyp_fold_budget limits = {.bytes = (uint64_t)16 << 20, .flops = (uint64_t)1 << 30};
+static const uint64_t most_computed = (uint64_t)1 << 32;
 
 static hyp_status compute(hyp_importer *im, hyp_value_id v, hyp_eval_tensor *out)
 {
@@ -13,7 +15,14 @@ static hyp_status compute(hyp_importer *im, hyp_value_id v, hyp_eval_tensor *out
     hyp_constants *c;
     void *bytes = NULL;
     HYP_TRY(hyp_constants_create(im->g, NULL, NULL, &c, im->diag));
-    hyp_status status = hyp_constants_want(c, v, &limits, im->diag);
+    hyp_fold_budget budget = limits;
+    if (budget.flops > most_computed - im->computed) budget.flops = most_computed - im->computed;
+    hyp_status status = hyp_constants_want(c, v, &budget, im->diag);
+    if (status == HYP_ERR_LIMIT && budget.flops < limits.flops)
+        status = hyp_fail(im->diag, HYP_ERR_LIMIT,
+                          "what is needed to compile the model takes more than %llu multiplications together",
+                          (unsigned long long)most_computed);
+    im->computed += hyp_constants_work(c);
     if (status == HYP_OK) status = hyp_constants_take(c, v, &bytes, im->diag);
     if (status == HYP_OK) {
         hyp_tensor from = {.data = bytes, .dtype = value->type.dtype, .rank = value->type.rank};

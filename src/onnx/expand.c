@@ -143,6 +143,19 @@ static HypOnnx__AttributeProto *find_attribute(HypOnnx__AttributeProto *const *l
     return NULL;
 }
 
+static hyp_status rename_infos(expansion *e, const call *c, size_t count, HypOnnx__ValueInfoProto ***infos)
+{
+    HypOnnx__ValueInfoProto **renamed;
+    HYP_TRY(take(e, count, sizeof *renamed, &renamed));
+    for (size_t i = 0; i < count; i++) {
+        HYP_TRY(take(e, 1, sizeof **renamed, &renamed[i]));
+        *renamed[i] = *(*infos)[i];
+        HYP_TRY(rename_value(e, c, renamed[i]->name, &renamed[i]->name));
+    }
+    *infos = renamed;
+    return HYP_OK;
+}
+
 /* The graph of an attribute: its names live in the scope around it, but for those that it makes. */
 static hyp_status copy_graph(expansion *e, const call *c, HypOnnx__GraphProto **graph)
 {
@@ -159,22 +172,15 @@ static hyp_status copy_graph(expansion *e, const call *c, HypOnnx__GraphProto **
     HYP_TRY(status);
     if (!c) return HYP_OK;
     HypOnnx__TensorProto **initializers;
-    HypOnnx__ValueInfoProto **outputs;
     HYP_TRY(take(e, g->n_initializer, sizeof *initializers, &initializers));
-    HYP_TRY(take(e, g->n_output, sizeof *outputs, &outputs));
     for (size_t i = 0; i < g->n_initializer; i++) {
         HYP_TRY(take(e, 1, sizeof **initializers, &initializers[i]));
         *initializers[i] = *g->initializer[i];
         HYP_TRY(rename_value(e, c, initializers[i]->name, &initializers[i]->name));
     }
-    for (size_t i = 0; i < g->n_output; i++) {
-        HYP_TRY(take(e, 1, sizeof **outputs, &outputs[i]));
-        *outputs[i] = *g->output[i];
-        HYP_TRY(rename_value(e, c, outputs[i]->name, &outputs[i]->name));
-    }
     g->initializer = initializers;
-    g->output = outputs;
-    return HYP_OK;
+    HYP_TRY(rename_infos(e, c, g->n_input, &g->input));
+    return rename_infos(e, c, g->n_output, &g->output);
 }
 
 /* An attribute that refers to one of the call is that one, its default, or absent. */

@@ -17,6 +17,19 @@ static const char standard_input[] = "standard input"; /* in messages, in the pl
 
 static const char *text_of(const char *text) { return text ? text : ""; }
 
+/* Which nodes of a graph are meant. */
+typedef bool node_filter(const HypOnnx__NodeProto *node);
+
+static bool is_any(const HypOnnx__NodeProto *node) { return (void)node, true; }
+
+/* Whether the node, like an initializer, is the same whenever the graph that it is in is added. */
+static bool is_constant(const HypOnnx__NodeProto *node)
+{
+    return !node->n_input && strcmp(text_of(node->op_type), "Constant") == 0 && !*text_of(node->domain);
+}
+
+static bool is_no_constant(const HypOnnx__NodeProto *node) { return !is_constant(node); }
+
 /* ---- names -------------------------------------------------------------------------------------- */
 
 static const char *kind_name(hyp_symbol_kind kind)
@@ -40,18 +53,36 @@ static hyp_status add_name(hyp_importer *im, const char *name, hyp_symbol_kind k
     return hyp_vec_push(&im->scope.symbols, im->diag, (hyp_symbol){kind, (uint32_t)index, HYP_NO_VALUE, false});
 }
 
-static hyp_status add_names(hyp_importer *im)
+static hyp_status check_interface(const hyp_importer *im)
 {
     const HypOnnx__GraphProto *graph = im->scope.graph;
     if (graph->n_input > MAX_INTERFACE || graph->n_output > MAX_INTERFACE)
         return hyp_fail(im->diag, HYP_ERR_LIMIT, "%s: has %zu inputs and %zu outputs; at most %d of each are supported",
                         im->file, graph->n_input, graph->n_output, MAX_INTERFACE);
     if (!graph->n_output) return hyp_fail(im->diag, HYP_ERR_MALFORMED, "%s: the graph has no outputs", im->file);
+    return HYP_OK;
+}
+
+static hyp_status add_initializer_names(hyp_importer *im)
+{
+    const HypOnnx__GraphProto *graph = im->scope.graph;
     for (size_t i = 0; i < graph->n_initializer; i++)
         HYP_TRY(add_name(im, graph->initializer[i]->name, HYP_SYMBOL_INITIALIZER, i));
+    return HYP_OK;
+}
+
+static hyp_status add_input_names(hyp_importer *im)
+{
+    const HypOnnx__GraphProto *graph = im->scope.graph;
     for (size_t i = 0; i < graph->n_input; i++) HYP_TRY(add_name(im, graph->input[i]->name, HYP_SYMBOL_INPUT, i));
+    return HYP_OK;
+}
+
+static hyp_status add_node_names(hyp_importer *im, node_filter *filter)
+{
+    const HypOnnx__GraphProto *graph = im->scope.graph;
     for (size_t i = 0; i < graph->n_node; i++)
-        for (size_t k = 0; k < graph->node[i]->n_output; k++)
+        for (size_t k = 0; filter(graph->node[i]) && k < graph->node[i]->n_output; k++)
             if (*graph->node[i]->output[k]) HYP_TRY(add_name(im, graph->node[i]->output[k], HYP_SYMBOL_NODE, i));
     return HYP_OK;
 }
@@ -110,7 +141,7 @@ static hyp_status wrong_inputs(const hyp_onnx_node *n, size_t count)
     char most[16] = " or more";
     if (n->op->max_inputs == n->op->min_inputs)
         most[0] = 0;
-    else if (n->op->max_inputs != HYP_ONNX_ANY)
+    else if (n->op->max_inputs < HYP_ONNX_ANY_ABSENT)
         snprintf(most, sizeof most, " to %u", n->op->max_inputs);
     return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "has %zu inputs, the operator takes %u%s", count, n->op->min_inputs,
                     most);
@@ -172,7 +203,7 @@ static void set_lacking(const hyp_importer *im, const HypOnnx__NodeProto *node)
         if (*node->output[i]) hyp_onnx_symbol(im, node->output[i])->lacking = true;
 }
 
-static hyp_status add_nodes(hyp_importer *im)
+static hyp_status add_nodes(hyp_importer *im, node_filter *filter)
 {
     size_t nodes = im->scope.graph->n_node;
     uint32_t *order = hyp_arena_zalloc(&im->arena, nodes, sizeof *order);
@@ -180,6 +211,7 @@ static hyp_status add_nodes(hyp_importer *im)
     HYP_TRY(hyp_onnx_order_nodes(im, order));
     for (size_t i = 0; i < nodes; i++) {
         hyp_onnx_node n = {.im = im, .proto = im->scope.graph->node[order[i]]};
+        if (!filter(n.proto)) continue;
         n.op = hyp_onnx_operator_find(im, n.proto);
         im->opset = n.proto->has_opset ? n.proto->opset : im->model_opset;
         n.name = hyp_onnx_node_name(im, n.proto);
@@ -292,6 +324,8 @@ static void begin_attempt(hyp_importer *im)
     im->equalities.len = im->data_sizes.len = im->states.len = im->warnings.len = im->unlisted_warnings = 0;
     hyp_strbuf_dispose(&im->unsupported);
     im->unsupported_count = 0;
+    im->unrolled = 0;
+    im->unrolled_bytes = im->computed = 0;
     im->again = false;
     *im->diag = (hyp_diag){0};
 }
@@ -301,12 +335,15 @@ static hyp_status build_graph(hyp_importer *im)
     hyp_status status = hyp_onnx_check_operators(im);
     if (status == HYP_ERR_UNSUPPORTED) status = hyp_onnx_note_unsupported(im);
     HYP_TRY(status);
-    HYP_TRY(add_names(im));
+    HYP_TRY(check_interface(im));
+    HYP_TRY(add_initializer_names(im));
+    HYP_TRY(add_input_names(im));
+    HYP_TRY(add_node_names(im, is_any));
     HYP_TRY(warn_of_defaults(im));
     HYP_TRY(hyp_onnx_add_inputs(im));
     HYP_TRY(hyp_onnx_add_initializers(im));
     HYP_TRY(hyp_onnx_mark_updatable(im));
-    HYP_TRY(add_nodes(im));
+    HYP_TRY(add_nodes(im, is_any));
     if (im->unsupported_count) return hyp_onnx_fail_unsupported(im);
     HYP_TRY(add_outputs(im));
     HYP_TRY(hyp_onnx_add_states(im));
@@ -327,30 +364,56 @@ static hyp_status import_graph(hyp_importer *im)
     return status;
 }
 
-static hyp_status add_branch(hyp_importer *im, hyp_value_id *outs)
+/* ---- graphs in attributes ------------------------------------------------------------------------- */
+
+static hyp_status add_constants(hyp_importer *im)
 {
-    const HypOnnx__GraphProto *graph = im->scope.graph;
+    HYP_TRY(check_interface(im));
     HYP_TRY(hyp_onnx_check_operators(im));
     HYP_TRY(check_sparse(im));
-    HYP_TRY(add_names(im));
+    HYP_TRY(add_initializer_names(im));
+    HYP_TRY(add_node_names(im, is_constant));
     HYP_TRY(hyp_onnx_add_initializers(im));
-    HYP_TRY(add_nodes(im));
+    return add_nodes(im, is_constant);
+}
+
+static hyp_status add_branch(hyp_importer *im, const hyp_value_id *inputs, hyp_value_id *outs)
+{
+    const HypOnnx__GraphProto *graph = im->scope.graph;
+    HYP_TRY(add_input_names(im));
+    HYP_TRY(add_node_names(im, is_no_constant));
+    for (size_t i = 0; i < graph->n_input; i++) hyp_onnx_symbol(im, graph->input[i]->name)->value = inputs[i];
+    HYP_TRY(add_nodes(im, is_no_constant));
     for (size_t i = 0; i < graph->n_output; i++) HYP_TRY(find_value(im, text_of(graph->output[i]->name), &outs[i]));
     return HYP_OK;
 }
 
-hyp_status hyp_onnx_add_branch(const hyp_onnx_node *n, const HypOnnx__GraphProto *graph, hyp_value_id *outs)
+hyp_status hyp_onnx_branch_open(const hyp_onnx_node *n, const HypOnnx__GraphProto *graph, hyp_onnx_branch *out)
 {
     hyp_importer *im = n->im;
-    hyp_onnx_scope outer = im->scope;
-    int64_t opset = im->opset;
-    im->scope = (hyp_onnx_scope){.graph = graph, .outer = &outer};
-    hyp_status status = add_branch(im, outs);
-    drop_names(&im->scope);
-    im->scope = outer;
-    im->opset = opset;
+    *out = (hyp_onnx_branch){.around = im->scope, .opset = im->opset};
+    out->constants = (hyp_onnx_scope){.graph = graph, .outer = &out->around};
+    im->scope = out->constants;
+    hyp_status status = add_constants(im);
+    out->constants = im->scope;
+    im->scope = out->around;
+    im->opset = out->opset;
     return status;
 }
+
+hyp_status hyp_onnx_branch_add(const hyp_onnx_node *n, hyp_onnx_branch *branch, const hyp_value_id *inputs,
+                               hyp_value_id *outs)
+{
+    hyp_importer *im = n->im;
+    im->scope = (hyp_onnx_scope){.graph = branch->constants.graph, .outer = &branch->constants};
+    hyp_status status = add_branch(im, inputs, outs);
+    drop_names(&im->scope);
+    im->scope = branch->around;
+    im->opset = branch->opset;
+    return status;
+}
+
+void hyp_onnx_branch_close(hyp_onnx_branch *branch) { drop_names(&branch->constants); }
 
 /* ---- the model ---------------------------------------------------------------------------------- */
 

@@ -10,7 +10,8 @@ enum {
     HYP_ONNX_OPSET_MIN = 1,
     HYP_ONNX_OPSET_TABLE = 7, /* where the rows of operators begin: what is older has this as its first opset */
     HYP_ONNX_OPSET_MAX = 28,
-    HYP_ONNX_ANY = INT32_MAX /* number of inputs or outputs of an operator */
+    HYP_ONNX_ANY = INT32_MAX,           /* number of inputs or outputs of an operator */
+    HYP_ONNX_ANY_ABSENT = INT32_MAX - 1 /* number of inputs, some of which may be absent */
 };
 
 /* What a name of the ONNX graph stands for. */
@@ -77,6 +78,9 @@ typedef struct hyp_importer {
     size_t unlisted_warnings;         /* above the most that are kept */
     hyp_strbuf unsupported;           /* what is not supported, of all nodes seen so far */
     size_t unsupported_count;         /* of texts in it */
+    uint32_t unrolled;       /* nodes that the bodies of loops were written out to; of this attempt */
+    uint64_t unrolled_bytes; /* of constants in there */
+    uint64_t computed; /* work that constants took, as hyp_constants_work counts it */
     bool again;                       /* the import failed for want of an equality that now stands in `equal` */
     hyp_arena arena;                  /* freed after the import */
     hyp_diag *diag; /* never NULL */
@@ -181,7 +185,8 @@ typedef struct hyp_onnx_family {
 /* The families that operators.c looks through. */
 extern const hyp_onnx_family hyp_onnx_elementwise;
 extern const hyp_onnx_family hyp_onnx_math;
-extern const hyp_onnx_family hyp_onnx_branch;
+extern const hyp_onnx_family hyp_onnx_branches;
+extern const hyp_onnx_family hyp_onnx_loops;
 extern const hyp_onnx_family hyp_onnx_loss;
 extern const hyp_onnx_family hyp_onnx_shape;
 extern const hyp_onnx_family hyp_onnx_index;
@@ -213,10 +218,18 @@ HYP_NODISCARD hyp_status hyp_onnx_check_attributes(const hyp_onnx_node *n);
 /* Whether both operands are elements, the second of which an old model may have aligned to an axis of the first. */
 bool hyp_onnx_aligns_operands(const hyp_onnx_node *n);
 
-/* import.c: adds the nodes of a graph in an attribute of `n`, whose names it sees, and sets outs[i] to its output i.
- * The graph has as many outputs as the node and no inputs. */
-HYP_NODISCARD hyp_status hyp_onnx_add_branch(const hyp_onnx_node *n, const HypOnnx__GraphProto *graph,
+/* import.c: a graph in an attribute of a node, which may be added several times. It sees the names around the node. Its
+ * initializers and Constants are added once, by open; it has to be closed, also after a failure, and not to be moved. */
+typedef struct hyp_onnx_branch {
+    hyp_onnx_scope around, constants;
+    int64_t opset;
+} hyp_onnx_branch;
+HYP_NODISCARD hyp_status hyp_onnx_branch_open(const hyp_onnx_node *n, const HypOnnx__GraphProto *graph,
+                                              hyp_onnx_branch *out);
+/* Adds its other nodes, with inputs[i] for its input i, and sets outs[i] to its output i. */
+HYP_NODISCARD hyp_status hyp_onnx_branch_add(const hyp_onnx_node *n, hyp_onnx_branch *branch, const hyp_value_id *inputs,
                                              hyp_value_id *outs);
+void hyp_onnx_branch_close(hyp_onnx_branch *branch);
 
 /* Import functions for rows of any family (import_elementwise.c). */
 hyp_onnx_import_fn hyp_onnx_import_same; /* one IR operator, same inputs, no attributes */
@@ -295,6 +308,8 @@ HYP_NODISCARD hyp_status hyp_onnx_emit_cast(const hyp_onnx_node *n, hyp_value_id
 /* `size` elements of x from `start` along one axis, in steps of `step`. */
 HYP_NODISCARD hyp_status hyp_onnx_emit_part(const hyp_onnx_node *n, hyp_value_id x, int32_t axis, hyp_dim start,
                                             hyp_dim size, hyp_dim step, hyp_value_id *out);
+/* Where a list of bools is true, as a list whose size the data may decide (import_select.c). */
+HYP_NODISCARD hyp_status hyp_onnx_emit_kept(const hyp_onnx_node *n, hyp_value_id mask, hyp_value_id *out);
 /* A vector over the channels as [C, 1, ...] of this rank. A scalar stays. */
 HYP_NODISCARD hyp_status hyp_onnx_emit_channels(const hyp_onnx_node *n, hyp_value_id v, int32_t rank,
                                                 hyp_value_id *out);

@@ -1,4 +1,4 @@
-/* Control flow that is decided at import. */
+/* The branch of an If, which is decided at import. */
 #include "onnx/import.h"
 
 /* The branch that a constant condition takes stands in place of the node; the other is not looked at. */
@@ -16,7 +16,10 @@ static hyp_status import_if(hyp_onnx_node *n)
     if (branch->g->n_input || branch->g->n_output != n->output_count)
         return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "%s has %zu inputs and %zu outputs, 0 and %u are wanted", name,
                         branch->g->n_input, branch->g->n_output, n->output_count);
-    status = hyp_onnx_add_branch(n, branch->g, n->outputs);
+    hyp_onnx_branch taken;
+    status = hyp_onnx_branch_open(n, branch->g, &taken);
+    if (status == HYP_OK) status = hyp_onnx_branch_add(n, &taken, NULL, n->outputs);
+    hyp_onnx_branch_close(&taken);
     if (status != HYP_OK) hyp_diag_prefix(n->im->diag, "in %s", name);
     return status;
 }
@@ -24,4 +27,4 @@ static hyp_status import_if(hyp_onnx_node *n)
 static const hyp_onnx_operator rows[] = {
     {"If", 7, 1, 1, HYP_ONNX_ANY, "then_branch else_branch ", import_if, HYP_OP_COUNT},
 };
-const hyp_onnx_family hyp_onnx_branch = {rows, sizeof rows / sizeof *rows};
+const hyp_onnx_family hyp_onnx_branches = {rows, sizeof rows / sizeof *rows};

@@ -90,18 +90,18 @@ static hyp_status emit(const hyp_onnx_node *n, selection *s, const hyp_value_id 
 
 /* ---- nonzero, compress ----------------------------------------------------------------------------------------- */
 
-static hyp_status find_places(const hyp_onnx_node *n, uint32_t input, hyp_value_id *out)
+static hyp_status find_places(const hyp_onnx_node *n, hyp_value_id x, hyp_value_id *out)
 {
     selection s = {.op = HYP_OP_nonzero, .results = 2, .axes = {1, -1}};
     hyp_value_id outs[2];
-    hyp_type x = hyp_onnx_input_type(n, input);
-    HYP_TRY(hyp_type_elements(n->im->g->dims, &x, &s.most, n->im->diag));
-    HYP_TRY(emit(n, &s, &n->inputs[input], 1, outs));
+    hyp_type type = hyp_onnx_value_type(n, x);
+    HYP_TRY(hyp_type_elements(n->im->g->dims, &type, &s.most, n->im->diag));
+    HYP_TRY(emit(n, &s, &x, 1, outs));
     *out = outs[0];
     return HYP_OK;
 }
 
-static hyp_status import_nonzero(hyp_onnx_node *n) { return find_places(n, 0, n->outputs); }
+static hyp_status import_nonzero(hyp_onnx_node *n) { return find_places(n, n->inputs[0], n->outputs); }
 
 /* The one row of places as a list. */
 static hyp_status make_list(const hyp_onnx_node *n, hyp_value_id row, hyp_dim count, hyp_value_id *out)
@@ -110,6 +110,12 @@ static hyp_status make_list(const hyp_onnx_node *n, hyp_value_id row, hyp_dim co
     const hyp_type type = {HYP_I64, 1, {count}};
     if (v.kind != HYP_VALUE_CONST) return hyp_onnx_emit_dims(n, HYP_OP_reshape, row, &count, 1, out);
     return hyp_graph_add_const(n->im->g, NULL, &type, v.data, v.bytes, false, out, n->im->diag);
+}
+
+hyp_status hyp_onnx_emit_kept(const hyp_onnx_node *n, hyp_value_id mask, hyp_value_id *out)
+{
+    HYP_TRY(find_places(n, mask, out));
+    return make_list(n, *out, hyp_onnx_value_type(n, *out).dims[1], out);
 }
 
 /* A gather of the places where the condition holds; of a flat x without an axis. */
@@ -129,9 +135,7 @@ static hyp_status import_compress(hyp_onnx_node *n)
     if (hyp_onnx_input_type(n, 1).rank != 1)
         return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "the condition has %d axes, wanted 1",
                         hyp_onnx_input_type(n, 1).rank);
-    HYP_TRY(find_places(n, 1, &inputs[1]));
-    count = hyp_onnx_value_type(n, inputs[1]).dims[1];
-    HYP_TRY(make_list(n, inputs[1], count, &inputs[1]));
+    HYP_TRY(hyp_onnx_emit_kept(n, n->inputs[1], &inputs[1]));
     return hyp_onnx_emit(n, HYP_OP_gather, inputs, 2, &axis, n->outputs, 1);
 }
 

@@ -47,8 +47,9 @@ typedef struct hyp_onnx_options {
 /* Reads a model file (ONNX operator sets 1 to 28) into `g`, which is initialised and empty. Weights are not
  * copied: constants point into the mapping, without alignment, so read them by hyp_load_* or memcpy. Dead
  * nodes are imported like others. Calls of the model's own functions are inlined, and the branch that an If with a
- * constant condition takes; the other branch is not looked at. Each IR node names its ONNX node as its source: by its
- * name, else "Op:first output"; in a function, after the name of the node that calls it and a slash.
+ * constant condition takes; the other branch is not looked at. Loops are written out, to 65536 nodes at most. Each IR
+ * node names its ONNX node as its source: by its name, else "Op:first output"; in a function, after the name of the node
+ * that calls it and a slash.
  * A symbolic size that meets another size where a node needs equal ones (a broadcast, a product, a concatenation) is
  * taken to be equal to it: the inputs' types say so, and the model's equalities why. A size that turns out to be 1 is no
  * exception.

@@ -575,6 +575,21 @@ def tiny_models():
         m.initializers.append(helper.make_tensor(f"t{dtype}", dtype, [2], data))
         m.output(f"t{dtype}", dtype=dtype)
     yield m
+    m = Model("tiny_loops", 17)  # one that is counted, one that the data end, and a scan
+    x, n, largest = m.input("x", 2, 3), m.const(3, I64), m.const(2)
+    body, until, step = (Model(name, 17) for name in ("body", "until", "step"))
+    body.input("i", dtype=I64), body.input("go", dtype=BOOL), body.input("h", 2, 3)
+    grown = body.node("Add", "h", "x")
+    body.output(body.node("Identity", "go"), dtype=BOOL).output(grown, body.node("Neg", grown))
+    h, hs = m.node("Loop", n, "", x, outputs=["h", "hs"], body=body.proto().graph)
+    until.input("k", dtype=I64), until.input("on", dtype=BOOL), until.input("u", 2, 3)
+    more = until.node("Add", "u", h)
+    until.output(until.node("Less", until.node("ReduceMax", more, keepdims=0), largest), dtype=BOOL).output(more)
+    small = m.node("Less", m.node("ReduceMax", x, keepdims=0), largest)
+    u = m.node("Loop", n, small, x, body=until.proto().graph)
+    step.output(step.node("Add", step.input("s", 3), step.input("e", 3)))
+    m.output(m.node("Scan", m.weight(3), u, num_scan_inputs=1, body=step.proto().graph))
+    yield m.output(hs)
 
 
 def all_models(large):

@@ -62,9 +62,19 @@ static HypOnnx__NodeProto *call(model_builder *b, const char *name, const char *
     return n;
 }
 
-/* A branch of the last `count` nodes for the node, with this output. */
-static void add_branch(model_builder *b, HypOnnx__NodeProto *node, const char *name, const char *output, size_t count)
+static HypOnnx__ValueInfoProto **infos(model_builder *b, char **names, size_t count)
 {
+    HypOnnx__ValueInfoProto **list = need(hyp_arena_zalloc(&b->arena, count + 1, sizeof *list));
+    for (size_t i = 0; i < count; i++) list[i] = mb_value_info(b, names[i], HYP_F32, NULL);
+    return list;
+}
+
+/* A graph of the last `count` nodes for the node, with these inputs and outputs, as of mb_node. */
+static void add_graph(model_builder *b, HypOnnx__NodeProto *node, const char *name, const char *inputs, const char *outputs,
+                      size_t count)
+{
+    HypOnnx__NodeProto *interface = mb_node(b, name, inputs, outputs, "");
+    (void)take_nodes(b, 1);
     HypOnnx__GraphProto *g = need(hyp_arena_zalloc(&b->arena, 1, sizeof *g));
     HypOnnx__AttributeProto *a = need(hyp_arena_zalloc(&b->arena, 1, sizeof *a));
     HypOnnx__AttributeProto **list = need(hyp_arena_zalloc(&b->arena, node->n_attribute + 1, sizeof *list));
@@ -72,14 +82,18 @@ static void add_branch(model_builder *b, HypOnnx__NodeProto *node, const char *n
     hyp_onnx__attribute_proto__init(a);
     g->node = take_nodes(b, count);
     g->n_node = count;
-    g->output = need(hyp_arena_zalloc(&b->arena, 1, sizeof *g->output));
-    g->output[0] = mb_value_info(b, output, HYP_F32, NULL);
-    g->n_output = 1;
+    g->input = infos(b, interface->input, g->n_input = interface->n_input);
+    g->output = infos(b, interface->output, g->n_output = interface->n_output);
     a->name = copy(b, name);
     a->g = g;
     for (size_t i = 0; i < node->n_attribute; i++) list[i] = node->attribute[i];
     list[node->n_attribute++] = a;
     node->attribute = list;
+}
+
+static void add_branch(model_builder *b, HypOnnx__NodeProto *node, const char *name, const char *output, size_t count)
+{
+    add_graph(b, node, name, "", output, count);
 }
 
 static void has(const imported *im, const char *part)
@@ -237,6 +251,49 @@ static void the_branch_of_a_constant_condition_is_taken(void **state)
     imported_dispose(&im);
 }
 
+/* In a function a loop that the data end, whose body has a constant and reads the function's input, and a scan of what it has
+ * collected; the names of the bodies are those of values outside. */
+static model_builder loops(functions *fs)
+{
+    model_builder b = start("4");
+    mb_input(&b, "go", HYP_BOOL, "");
+    mb_const(&b, "three", HYP_I64, "", "3");
+    HypOnnx__NodeProto *loop = mb_node(&b, "Loop", "n go a", "r rs", "");
+    mb_node(&b, "Constant", "", "x", "value_float=0.5");
+    mb_node(&b, "Mul", "state x", "next", "");
+    mb_node(&b, "ReduceMax", "next", "most", "keepdims=0");
+    mb_node(&b, "Greater", "most x", "more", "");
+    add_graph(&b, loop, "body", "i go state", "more next a", 4);
+    HypOnnx__NodeProto *scan = mb_node(&b, "Scan", "r fixed", "z zs", "num_scan_inputs=1");
+    mb_node(&b, "Add", "state x", "next", "");
+    add_graph(&b, scan, "body", "state x", "next next", 1);
+    add_function(&b, fs, "repeat", "a n go fixed", "rs z zs", 2);
+    mb_const(&b, "rows", HYP_F32, "2 4", NULL);
+    call(&b, "repeat", "x three go rows", "y z zs", "");
+    mb_output(&b, "y");
+    mb_output(&b, "z");
+    mb_output(&b, "zs");
+    return b;
+}
+
+static void loops_are_written_out(void **state)
+{
+    (void)state;
+    functions fs;
+    model_builder b = loops(&fs);
+    imported im;
+    size_t muls = 0;
+    mb_import(&b, NULL, &im);
+    if (im.status != HYP_OK) fail_msg("%s", im.diag.message);
+    for (size_t i = 0; i < im.graph.nodes.len; i++) muls += im.graph.nodes.data[i].op == HYP_OP_mul;
+    assert_int_equal(muls, 3);
+    has(&im, "where");
+    has(&im, "nonzero");
+    assert_int_equal(im.graph.sizes.len, 1); /* how many rows "y" has */
+    assert_int_equal(im.graph.hidden_outputs, 1);
+    imported_dispose(&im);
+}
+
 static void a_condition_from_the_data_is_refused(void **state)
 {
     (void)state;
@@ -264,11 +321,12 @@ static void a_branch_with_an_unknown_operator_is_refused(void **state)
 static void memory_that_runs_out(void **state)
 {
     (void)state;
-    for (int model = 0; model < 2; model++)
+    model_builder (*const models[])(functions *) = {calls, branches, loops};
+    for (size_t model = 0; model < sizeof models / sizeof *models; model++)
         for (uint64_t n = 1;; n++) {
             functions fs;
             imported im;
-            model_builder b = model ? branches(&fs) : calls(&fs);
+            model_builder b = models[model](&fs);
             size_t size;
             uint8_t *bytes = mb_pack(&b, &size);
             im = (imported){.status = HYP_OK};
@@ -296,6 +354,7 @@ int main(void)
         cmocka_unit_test(functions_that_grow_without_bound),
         cmocka_unit_test(calls_that_do_not_fit),
         cmocka_unit_test(the_branch_of_a_constant_condition_is_taken),
+        cmocka_unit_test(loops_are_written_out),
         cmocka_unit_test(a_condition_from_the_data_is_refused),
         cmocka_unit_test(a_branch_with_an_unknown_operator_is_refused),
         cmocka_unit_test(memory_that_runs_out),
