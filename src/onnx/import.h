@@ -86,6 +86,10 @@ typedef struct hyp_importer {
     hyp_diag *diag; /* never NULL */
 } hyp_importer;
 
+/* import.c: builds the graph of im->model, again where sizes of inputs are found to have to be equal. */
+HYP_NODISCARD hyp_status hyp_onnx_build(hyp_importer *im);
+void hyp_onnx_drop_names(hyp_onnx_scope *scope); /* and nothing else of the scope */
+
 /* A name in a scope, not in those around it; NULL if it has none. */
 hyp_symbol *hyp_onnx_find(const hyp_onnx_scope *scope, const char *name);
 /* The symbol of a value's name, NULL if the graph that is being imported has none. Borrowed until the next is added. */
