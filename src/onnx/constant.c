@@ -9,11 +9,29 @@
 static const hyp_fold_budget limits = {.bytes = (uint64_t)16 << 20, .flops = (uint64_t)1 << 30};
 static const uint64_t most_computed = (uint64_t)1 << 32;
 
+/* Whether data decide a value. What was found of others is kept: a loop that is written out asks in every trip. */
+static hyp_status is_from_data(hyp_importer *im, hyp_value_id v, bool *out)
+{
+    for (size_t i = im->from_data.len; i <= v; i++) {
+        const hyp_value *value = &im->g->values.data[i];
+        const hyp_node *node = value->kind == HYP_VALUE_NODE ? &im->g->nodes.data[value->producer] : NULL;
+        bool data = value->kind == HYP_VALUE_INPUT;
+        for (uint32_t k = 0; node && k < node->input_count; k++)
+            data = data || (node->inputs[k] != HYP_NO_VALUE && im->from_data.data[node->inputs[k]]);
+        HYP_TRY(hyp_vec_push(&im->from_data, im->diag, data && !hyp_value_is_listed(value)));
+    }
+    *out = im->from_data.data[v];
+    return HYP_OK;
+}
+
 static hyp_status compute(hyp_importer *im, hyp_value_id v, hyp_eval_tensor *out)
 {
     const hyp_value *value = &im->g->values.data[v];
     hyp_constants *c;
     void *bytes = NULL;
+    bool from_data;
+    HYP_TRY(is_from_data(im, v, &from_data));
+    if (from_data) return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED, "it is computed from the data of the model's inputs");
     HYP_TRY(hyp_constants_create(im->g, NULL, NULL, &c, im->diag));
     hyp_fold_budget budget = limits;
     if (budget.flops > most_computed - im->computed) budget.flops = most_computed - im->computed;

@@ -51,7 +51,8 @@ hyp_status hyp_onnx_new_data_size(const hyp_onnx_node *n, hyp_dim most, hyp_dim 
     hyp_onnx_data_size s = {.most = most, .count = HYP_NO_VALUE};
     int64_t scale, offset;
     for (uint32_t i = 0; i < n->input_count; i++) {
-        const hyp_type *t = hyp_onnx_has_input(n, i) ? &im->g->values.data[n->inputs[i]].type : NULL;
+        bool is_value = hyp_onnx_has_input(n, i) && !hyp_onnx_is_sequence(n->inputs[i]);
+        const hyp_type *t = is_value ? &im->g->values.data[n->inputs[i]].type : NULL;
         for (int32_t a = 0; t && a < t->rank; a++)
             if (depends(im, t->dims[a]))
                 return hyp_fail(

@@ -157,7 +157,10 @@ static hyp_status import_node(hyp_onnx_node *n)
         inputs[i] = HYP_NO_VALUE;
         if (*proto->input[i])
             HYP_TRY(find_value(im, proto->input[i], &inputs[i]));
-        else if (i < n->op->min_inputs || n->op->max_inputs == HYP_ONNX_ANY)
+        if (hyp_onnx_is_sequence(inputs[i]) && n->op->op != HYP_ONNX_SEQUENCES)
+            return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED, "input %zu is a sequence; a tensor is wanted", i);
+        if (*proto->input[i]) continue;
+        if (i < n->op->min_inputs || n->op->max_inputs == HYP_ONNX_ANY)
             return hyp_fail(im->diag, HYP_ERR_MALFORMED, "input %zu is missing", i);
     }
     for (size_t i = 0; i < outputs; i++) n->outputs[i] = HYP_NO_VALUE;
@@ -234,6 +237,8 @@ static hyp_status add_output(hyp_importer *im, const HypOnnx__ValueInfoProto *in
 {
     hyp_value_id value;
     HYP_TRY(find_value(im, info->name, &value));
+    if (hyp_onnx_is_sequence(value))
+        return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED, "is a sequence; only tensors are supported");
     HYP_TRY(hyp_onnx_check_output(im, info, value));
     return hyp_graph_add_output(im->g, info->name, value, im->diag);
 }
@@ -315,7 +320,7 @@ static void begin_attempt(hyp_importer *im)
     im->equalities.len = im->data_sizes.len = im->states.len = im->warnings.len = im->unlisted_warnings = 0;
     hyp_strbuf_dispose(&im->unsupported);
     im->unsupported_count = 0;
-    im->unrolled = 0;
+    im->sequences.len = im->from_data.len = im->sequence_items = im->unrolled = 0;
     im->unrolled_bytes = im->computed = 0;
     im->again = false;
     *im->diag = (hyp_diag){0};

@@ -54,6 +54,16 @@ typedef struct hyp_onnx_data_size {
     hyp_value_id count;
 } hyp_onnx_data_size;
 
+/* A sequence of ONNX: a list that is known when the model is imported. Nothing of it is in the graph but its values. */
+typedef struct hyp_onnx_sequence {
+    const hyp_value_id *items; /* in the importer's arena */
+    uint32_t count;
+} hyp_onnx_sequence;
+/* The id of the first; what has a smaller one is a value of the graph. */
+#define HYP_ONNX_SEQUENCE ((hyp_value_id)1 << 31)
+#define HYP_ONNX_SEQUENCES ((hyp_op)(HYP_OP_COUNT + 1)) /* of a row, in the place of an operator */
+static inline bool hyp_onnx_is_sequence(hyp_value_id v) { return v >= HYP_ONNX_SEQUENCE && v != HYP_NO_VALUE; }
+
 /* A symbolic dim of inputs that has its size before the plan runs. */
 typedef struct hyp_onnx_size {
     const char *symbol;
@@ -72,6 +82,8 @@ typedef struct hyp_importer {
     HYP_VEC(hyp_onnx_equal) equal;    /* found so far */
     HYP_VEC(hyp_onnx_size) sizes;     /* what --dim, --shapes and --bind make of symbolic dims of inputs; of this attempt */
     HYP_VEC(hyp_onnx_data_size) data_sizes; /* of this attempt */
+    HYP_VEC(hyp_onnx_sequence) sequences;   /* of this attempt */
+    HYP_VEC(bool) from_data;                /* of the values so far, whether data decide them; of this attempt */
     HYP_VEC(hyp_named_value) states; /* what initializers become, by their names; of this attempt */
     HYP_VEC(hyp_equality) equalities; /* the axes of inputs that have such a dim */
     HYP_VEC(const char *) warnings;   /* from the source's arena; of this attempt */
@@ -80,6 +92,7 @@ typedef struct hyp_importer {
     size_t unsupported_count;         /* of texts in it */
     uint32_t unrolled;       /* nodes that the bodies of loops were written out to; of this attempt */
     uint64_t unrolled_bytes; /* of constants in there */
+    size_t sequence_items;   /* that were copied */
     uint64_t computed; /* work that constants took, as hyp_constants_work counts it */
     bool again;                       /* the import failed for want of an equality that now stands in `equal` */
     hyp_arena arena;                  /* freed after the import */
@@ -177,7 +190,7 @@ typedef struct hyp_onnx_operator {
     const char *attributes; /* names, each followed by a space; another that ONNX has is refused, of ONNX's operators one
                                that it never had is a warning; NULL: any */
     hyp_onnx_import_fn *import;
-    hyp_op op; /* what hyp_onnx_import_same and _fold make */
+    hyp_op op; /* what hyp_onnx_import_same and _fold make; HYP_ONNX_SEQUENCES: inputs may be sequences, not values alone */
 } hyp_onnx_operator;
 
 /* The operators of one import_*.c: their rows stand behind the functions that import them. */
@@ -196,6 +209,7 @@ extern const hyp_onnx_family hyp_onnx_shape;
 extern const hyp_onnx_family hyp_onnx_index;
 extern const hyp_onnx_family hyp_onnx_scatter;
 extern const hyp_onnx_family hyp_onnx_select;
+extern const hyp_onnx_family hyp_onnx_sequences;
 extern const hyp_onnx_family hyp_onnx_generate;
 extern const hyp_onnx_family hyp_onnx_pad;
 extern const hyp_onnx_family hyp_onnx_resize;

@@ -1,7 +1,7 @@
 /* Loop and Scan, written out: the nodes of the body once for every trip. How many there are has to be known here, or at
- * least a number that they do not exceed: where a condition that depends on data ends a Loop, all are computed, selects
- * keep what was there when it ended, and of what trips collect that of the trips that count is kept, as large as the
- * data say. */
+ * least a number that they do not exceed: where a condition that depends on data ends a Loop, all are computed, as if
+ * it had not ended; selects keep what was there when it did, and of what trips collect that of the trips that count is
+ * kept, as large as the data say. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,15 +9,17 @@
 #include "onnx/import.h"
 
 enum { MOST_UNROLLED = 65536 /* nodes, of all loops together: what rewriting and a plan have time for */ };
-static const uint64_t most_bytes = (uint64_t)256
-                                   << 20; /* of constants that bodies make, which are none of the file's */
+/* Of constants that bodies make, which are none of the file's. */
+static const uint64_t most_bytes = (uint64_t)256 << 20;
 
 typedef struct loop {
     const hyp_onnx_node *n;
     const HypOnnx__GraphProto *graph;
     hyp_onnx_branch body;
-    hyp_value_id *in, *out;     /* of the body, in the trip at hand */
-    uint32_t collected;         /* the last outputs of the body: what results are stacked of */
+    hyp_value_id *in, *out; /* of the body, in the trip at hand */
+    uint32_t first,
+        handed_on;      /* inputs and results of the loop that trips hand on; outputs of the body from `first` on */
+    uint32_t collected; /* the last outputs of the body: what results are stacked of */
     HYP_VEC(hyp_value_id) rows; /* `collected` of every trip */
     HYP_VEC(hyp_value_id) ran;  /* of every trip: [1], whether it is one of the model's */
     hyp_value_id running;       /* the same of the trip at hand, a scalar; HYP_NO_VALUE while it is known to be */
@@ -62,9 +64,11 @@ static hyp_status take_nodes(loop *l, int64_t trip)
     hyp_importer *im = l->n->im;
     if (nodes_of(l) > MOST_UNROLLED - im->unrolled)
         return hyp_fail(im->diag, HYP_ERR_LIMIT,
-                        "trips are written out, and trip %lld is beyond the %d nodes that loops may come to; a smaller "
-                        "size of what it goes over (--dim) or fewer trips are wanted",
-                        (long long)trip, MOST_UNROLLED);
+                        "trips are written out, and trip %lld is beyond the %d nodes that loops may come to; %s",
+                        (long long)trip, MOST_UNROLLED,
+                        l->running == HYP_NO_VALUE
+                            ? "a smaller size of what it goes over (--dim) or fewer trips are wanted"
+                            : "as the data decide where it ends, its trip count (input 0) has to be smaller");
     im->unrolled += (uint32_t)nodes_of(l);
     return HYP_OK;
 }
@@ -95,6 +99,11 @@ static hyp_status add_trip(loop *l, int64_t trip)
         hyp_diag_prefix(im->diag, "in trip %lld of its body", (long long)trip);
         return status;
     }
+    for (uint32_t o = 0; o < l->graph->n_output; o++)
+        if (hyp_onnx_is_sequence(l->out[o]) &&
+            (o < l->first || o >= l->first + l->handed_on || l->n->op->op != HYP_ONNX_SEQUENCES))
+            return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED, "output %u of its body is a sequence; a tensor is wanted",
+                            o);
     return take_bytes(l, first_value);
 }
 
@@ -102,6 +111,7 @@ static hyp_status add_trip(loop *l, int64_t trip)
  * before. */
 static hyp_status settle(const loop *l, hyp_value_id *value)
 {
+    if (hyp_onnx_is_sequence(*value)) return HYP_OK;
     const hyp_value *v = &l->n->im->g->values.data[*value];
     if (v->kind != HYP_VALUE_NODE || !hyp_value_is_listed(v)) return HYP_OK;
     hyp_type type = v->type;
@@ -112,23 +122,44 @@ static hyp_status settle(const loop *l, hyp_value_id *value)
     return hyp_graph_add_const(l->n->im->g, NULL, &type, data, bytes, false, value, l->n->im->diag);
 }
 
-/* Input i of the body in the next trip is output o of this one, if the model makes it. */
-static hyp_status hand_on(loop *l, uint32_t i, uint32_t o)
+/* What the first trip is given, and what the loop gives without one. */
+static void begin(loop *l, uint32_t first, uint32_t handed_on, hyp_value_id *in, const hyp_value_id *from)
 {
-    hyp_type before = hyp_onnx_value_type(l->n, l->in[i]), after = hyp_onnx_value_type(l->n, l->out[o]);
-    if (l->running == HYP_NO_VALUE) {
-        l->in[i] = l->out[o];
-        return settle(l, &l->in[i]);
+    l->first = first;
+    l->handed_on = handed_on;
+    for (uint32_t k = 0; k < handed_on; k++) {
+        in[k] = from[k];
+        if (k < l->n->output_count) l->n->outputs[k] = from[k];
     }
-    if (l->in[i] == l->out[o]) return HYP_OK;
-    if (!hyp_type_equal(&before, &after))
-        return hyp_fail(
-            l->n->im->diag, HYP_ERR_UNSUPPORTED,
-            "what its body gives as \"%s\" is of another type or shape than what it was given; where the data "
-            "decide how many trips there are, it has to keep them",
-            l->graph->output[o]->name);
-    return hyp_onnx_emit(l->n, HYP_OP_where, (const hyp_value_id[]){l->running, l->out[o], l->in[i]}, 3, NULL,
-                         &l->in[i], 1);
+}
+
+/* What the loop has given when this trip is its last, if the model makes it, in place of what the one before gave. Of
+ * what has not one type in all trips nothing is given, which is a matter of who reads it. */
+static hyp_status keep(loop *l, uint32_t k)
+{
+    const hyp_onnx_node *n = l->n;
+    hyp_value_id now = l->out[l->first + k], *result = &n->outputs[k];
+    if (l->running == HYP_NO_VALUE || now == *result) return *result = now, HYP_OK;
+    if (*result == HYP_NO_VALUE) return HYP_OK;
+    bool same = !hyp_onnx_is_sequence(now) && !hyp_onnx_is_sequence(*result);
+    if (same) {
+        hyp_type before = hyp_onnx_value_type(n, *result), after = hyp_onnx_value_type(n, now);
+        same = hyp_type_equal(&before, &after);
+    }
+    if (!same) return *result = HYP_NO_VALUE, HYP_OK;
+    return hyp_onnx_emit(n, HYP_OP_where, (const hyp_value_id[]){l->running, now, *result}, 3, NULL, result, 1);
+}
+
+/* The next trip is given what this one gives, whether it is the last or not: if it is, nothing of the next one counts.
+ */
+static hyp_status hand_on(loop *l, hyp_value_id *in)
+{
+    for (uint32_t k = 0; k < l->handed_on; k++) {
+        if (k < l->n->output_count) HYP_TRY(keep(l, k));
+        in[k] = l->out[l->first + k];
+        HYP_TRY(settle(l, &in[k]));
+    }
+    return HYP_OK;
 }
 
 static hyp_status collect(loop *l)
@@ -213,22 +244,19 @@ static hyp_status read_condition(const hyp_onnx_node *n, hyp_value_id condition,
     return HYP_OK;
 }
 
-/* Whether there is another trip, of `left` at most: known, or a value from now on. */
-static hyp_status decide(loop *l, hyp_value_id condition, int64_t left, bool *out_ends)
+/* Whether there is another trip: known, or a value from now on. */
+static hyp_status decide(loop *l, hyp_value_id condition, bool *out_ends)
 {
-    hyp_importer *im = l->n->im;
+    const hyp_graph *g = l->n->im->g;
     bool known, truth;
-    if (l->running == HYP_NO_VALUE) {
-        HYP_TRY(read_condition(l->n, condition, &known, &truth));
-        *out_ends = known && !truth;
-        if (known) return HYP_OK;
-        if ((uint64_t)left > (MOST_UNROLLED - im->unrolled) / nodes_of(l))
-            return hyp_fail(
-                im->diag, HYP_ERR_UNSUPPORTED,
-                "its condition is computed from the data of the model's inputs, so all trips that there may "
-                "be are written out: %lld of %llu nodes are more than the %d that loops may come to; its "
-                "trip count (input 0) has to be smaller",
-                (long long)left, (unsigned long long)nodes_of(l), MOST_UNROLLED);
+    HYP_TRY(read_condition(l->n, condition, &known, &truth));
+    *out_ends = known && !truth;
+    if (known) return HYP_OK;
+    /* `i < 5 and error > tolerance` ends where a part of it does. */
+    const hyp_node *node = &g->nodes.data[g->values.data[condition].producer];
+    for (uint32_t i = 0; g->values.data[condition].kind == HYP_VALUE_NODE && node->op == HYP_OP_and && i < 2; i++) {
+        HYP_TRY(read_condition(l->n, node->inputs[i], &known, &truth));
+        if (known && !truth) return *out_ends = true, HYP_OK;
     }
     HYP_TRY(hyp_onnx_emit_dims(l->n, HYP_OP_reshape, condition, NULL, 0, &condition));
     if (l->running == HYP_NO_VALUE) return l->running = condition, HYP_OK;
@@ -240,11 +268,11 @@ static hyp_status add_trips(loop *l, int64_t most, hyp_value_id condition)
     const hyp_type index = {.dtype = HYP_I64};
     bool ends = false;
     for (int64_t t = 0; t < most; t++) {
-        if (condition != HYP_NO_VALUE) HYP_TRY(decide(l, condition, most - t, &ends));
+        if (condition != HYP_NO_VALUE) HYP_TRY(decide(l, condition, &ends));
         if (ends) break;
         HYP_TRY(hyp_graph_add_const(l->n->im->g, NULL, &index, &t, sizeof t, true, &l->in[0], l->n->im->diag));
         HYP_TRY(add_trip(l, t));
-        for (uint32_t i = 2; i < l->graph->n_input; i++) HYP_TRY(hand_on(l, i, i - 1));
+        HYP_TRY(hand_on(l, l->in + 2));
         HYP_TRY(collect(l));
         condition = l->out[0];
     }
@@ -252,12 +280,12 @@ static hyp_status add_trips(loop *l, int64_t most, hyp_value_id condition)
     return !l->ran.len && l->collected ? add_trip(l, 0) : HYP_OK;
 }
 
-static hyp_status set_results(loop *l, uint32_t carried)
+static hyp_status stack_results(loop *l)
 {
     const hyp_onnx_node *n = l->n;
     const hyp_attr axis = hyp_attr_of_int(0);
+    const uint32_t carried = l->handed_on;
     hyp_value_id kept[2] = {HYP_NO_VALUE, HYP_NO_VALUE};
-    for (uint32_t i = 0; i < carried && i < n->output_count; i++) n->outputs[i] = l->in[2 + i];
     if (l->running != HYP_NO_VALUE && n->output_count > carried) {
         HYP_TRY(join(l, l->ran.data, l->ran.len, 0, &kept[1]));
         HYP_TRY(hyp_onnx_emit_kept(n, kept[1], &kept[1]));
@@ -301,18 +329,21 @@ static hyp_status import_loop(hyp_onnx_node *n)
     int64_t most;
     uint32_t carried = n->input_count > 2 ? n->input_count - 2 : 0;
     hyp_value_id condition = hyp_onnx_has_input(n, 1) ? n->inputs[1] : HYP_NO_VALUE;
-    for (uint32_t i = 2; i < n->input_count; i++)
-        if (!hyp_onnx_has_input(n, i)) return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "input %u is missing", i);
+    for (uint32_t i = 0; i < n->input_count; i++) {
+        bool missing = i >= 2 && !hyp_onnx_has_input(n, i), wrong = i < 2 && hyp_onnx_is_sequence(n->inputs[i]);
+        if (missing || wrong)
+            return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "input %u is %s", i, missing ? "missing" : "a sequence");
+    }
     HYP_TRY(read_trip_count(n, &most));
     size_t results = n->output_count > carried ? n->output_count : carried;
     hyp_status status = open_loop(&l, n, 2 + (size_t)carried, 1 + results);
     if (status == HYP_OK) {
         l.collected = (uint32_t)(l.graph->n_output - 1 - carried);
-        for (uint32_t i = 0; i < carried; i++) l.in[2 + i] = n->inputs[2 + i];
+        begin(&l, 1, carried, l.in + 2, n->inputs + 2);
         status = hyp_onnx_add_scalar(n, HYP_BOOL, 1, &l.in[1]);
     }
     if (status == HYP_OK) status = add_trips(&l, most, condition);
-    if (status == HYP_OK) status = set_results(&l, carried);
+    if (status == HYP_OK) status = stack_results(&l);
     close_loop(&l);
     return status;
 }
@@ -406,16 +437,11 @@ static hyp_status add_elements(const scan *s, loop *l)
         for (uint32_t i = 0; i < s->inputs; i++) HYP_TRY(take_element(s, i, t, &l->in[s->states + i]));
         HYP_TRY(add_trip(l, t));
         if (!s->trips) break;
-        for (uint32_t i = 0; i < s->states; i++) HYP_TRY(hand_on(l, i, i));
+        HYP_TRY(hand_on(l, l->in));
         HYP_TRY(collect(l));
     }
-    for (uint32_t i = 0; i < s->n->output_count; i++) {
-        uint32_t k = i - s->states;
-        if (i < s->states)
-            s->n->outputs[i] = l->in[i];
-        else
-            HYP_TRY(stack(l, k, s->out_axes.items[k], s->out_backward.items[k] != 0, &s->n->outputs[i]));
-    }
+    for (uint32_t k = 0; s->states + k < s->n->output_count; k++)
+        HYP_TRY(stack(l, k, s->out_axes.items[k], s->out_backward.items[k] != 0, &s->n->outputs[s->states + k]));
     return HYP_OK;
 }
 
@@ -427,7 +453,7 @@ static hyp_status import_scan(hyp_onnx_node *n)
     hyp_status status = open_loop(&l, n, n->input_count, n->output_count);
     if (status == HYP_OK) {
         l.collected = (uint32_t)l.graph->n_output - s.states;
-        memcpy(l.in, n->inputs, s.states * sizeof *l.in);
+        begin(&l, 0, s.states, l.in, n->inputs);
         status = add_elements(&s, &l);
     }
     close_loop(&l);
@@ -435,7 +461,7 @@ static hyp_status import_scan(hyp_onnx_node *n)
 }
 
 static const hyp_onnx_operator rows[] = {
-    {"Loop", 7, 0, HYP_ONNX_ANY_ABSENT, HYP_ONNX_ANY, "body ", import_loop, HYP_OP_COUNT},
+    {"Loop", 7, 0, HYP_ONNX_ANY_ABSENT, HYP_ONNX_ANY, "body ", import_loop, HYP_ONNX_SEQUENCES},
     {"Scan", 9, 1, HYP_ONNX_ANY, HYP_ONNX_ANY,
      "body num_scan_inputs scan_input_axes scan_input_directions scan_output_axes scan_output_directions ", import_scan,
      HYP_OP_COUNT},

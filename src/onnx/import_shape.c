@@ -284,12 +284,18 @@ static hyp_status import_shape(hyp_onnx_node *n)
     return hyp_onnx_emit(n, HYP_OP_slice, &all, 1, slice, n->outputs, 1);
 }
 
+static hyp_status import_identity(hyp_onnx_node *n)
+{
+    n->outputs[0] = n->inputs[0];
+    return hyp_onnx_is_sequence(n->inputs[0]) ? HYP_OK : hyp_onnx_emit_unary(n, HYP_OP_identity, NULL);
+}
+
 static const hyp_onnx_operator rows[] = {
     {"Constant", 7, 0, 0, 1, "value value_float value_floats value_int value_ints ", import_constant, HYP_OP_COUNT},
     {"Dropout", 7, 1, 3, 2, "ratio seed ", import_dropout, HYP_OP_dropout},
     {"Expand", 8, 2, 2, 1, "", import_expand, HYP_OP_expand},
     {"Flatten", 7, 1, 1, 1, "axis ", import_flatten, HYP_OP_flatten},
-    {"Identity", 7, 1, 1, 1, "", hyp_onnx_import_same, HYP_OP_identity},
+    {"Identity", 7, 1, 1, 1, "", import_identity, HYP_ONNX_SEQUENCES},
     {"Reshape", 7, 1, 2, 1, "allowzero shape ", import_reshape, HYP_OP_reshape},
     {"Shape", 7, 1, 1, 1, "start end ", import_shape, HYP_OP_shape},
     {"Squeeze", 7, 1, 2, 1, "axes ", import_squeeze, HYP_OP_squeeze},

@@ -97,6 +97,8 @@ static hyp_status read_model(hyp_onnx_model *m, const hyp_onnx_options *options,
     hyp_vec_free(&im.sizes);
     hyp_vec_free(&im.data_sizes);
     hyp_vec_free(&im.states);
+    hyp_vec_free(&im.sequences);
+    hyp_vec_free(&im.from_data);
     hyp_vec_free(&im.equalities);
     hyp_arena_dispose(&im.arena);
     return status;

@@ -188,6 +188,51 @@ def by_data():
         X, {"y": (F32, None)}, {**constants, "most": np.float32(0.9)}), cases
 
 
+    known = [const("one", at(1)), const("five", at(5)), node("Add", "k one", "k2"), node("Less", "k2 five", "few"),
+             node("Mul", "h half", "h2"), node("ReduceMax", "h2", "m", keepdims=0), node("Greater", "m half", "large")]
+    false = graph([const("f", np.bool_(False)), node("Identity", "f", "no")], {}, {"no": (BOOL, [])})
+    large = graph([node("Identity", "large", "yes")], {}, {"yes": (BOOL, [])})
+    for name, ends in (("both", node("And", "large few", "on")), ("a branch", node("If", "few", "on", then_branch=large, else_branch=false))):
+        yield f"no bound but a counter, {name}", model(
+            [*start, node("Loop", "- first k0 x", "k y", body=body([*known, ends], {"k": I64, "h": F32}, {"on": BOOL, "k2": I64, "h2": F32}))],
+            X, {"k": (I64, None), "y": (F32, None)}, {"half": constants["half"], "k0": at(0)}), cases
+    yield "a list that grows inside", model(
+        [node("Loop", "n t x x", "y u", body=body(
+            [node("Concat", "g h", "g2", axis=0), node("ReduceSum", "g2 zero", "s"), node("ReduceMax", "s", "m", keepdims=0),
+             node("Mul", "h s", "h2"), node("Less", "m hundred", "on")], {"h": F32, "g": F32}, {"on": BOOL, "h2": F32, "g2": F32}))],
+        X, {"y": (F32, None)}, {"n": at(4), "t": np.bool_(True), "zero": i64(0), "hundred": np.float32(5)}), cases
+
+
+def sequences():
+    """As scripted PyTorch writes lists."""
+    empty, insert = node("SequenceEmpty", "", "e"), node("SequenceInsert", "l h2", "l2")
+    grown = helper.make_graph(
+        [node("Tanh", "h", "h2"), insert, KEEP], "g",
+        [helper.make_tensor_value_info("i", I64, []), helper.make_tensor_value_info("go", BOOL, []),
+         helper.make_tensor_value_info("h", F32, None), helper.make_tensor_sequence_value_info("l", F32, None)],
+        [helper.make_tensor_value_info("on", BOOL, None), helper.make_tensor_value_info("h2", F32, None),
+         helper.make_tensor_sequence_value_info("l2", F32, None)])
+    for new in (0, 1):
+        yield f"a list of a loop, new axis {new}", model(
+            [empty, node("Loop", "n - x e", "y l", body=grown), node("ConcatFromSequence", "l", "z", axis=-1, new_axis=new)],
+            X, {"y": (F32, None), "z": (F32, None)}, {"n": at(4)}), ROWS
+    made = [node("Neg", "x", "a"), node("Exp", "x", "b"), node("SequenceConstruct", "x a b", "s")]
+    places = {"zero": at(0), "one": at(1), "last": at(-1), "three": at(3)}
+    yield "items by their places", model(
+        [*made, node("SequenceAt", "s one", "p"), node("SequenceAt", "s last", "q"), node("SequenceInsert", "s p last", "t"),
+         node("SequenceInsert", "t q zero", "u"), node("SequenceErase", "u one", "v"), node("SequenceErase", "v", "w"),
+         node("SequenceInsert", "w b three", "f"), node("Identity", "f", "g"), node("ConcatFromSequence", "g", "y", axis=0),
+         node("SequenceLength", "g", "n")],
+        X, {"y": (F32, None), "n": (I64, None)}, places), ROWS
+    for name, inputs, attrs in (("ones", "x", {}), ("ones without the axis", "x", {"keepdims": 0, "axis": 1}),
+                                ("parts of a size", "x two", {"axis": 1}), ("a rest", "x three", {"axis": -1}),
+                                ("a list of parts", "x list", {"axis": 1})):
+        yield f"split to {name}", model(
+            [node("SplitToSequence", inputs, "s", **attrs), node("SequenceLength", "s", "n"), node("SequenceAt", "s last", "y"),
+             node("SequenceAt", "s zero", "z")], {"x": (F32, (2, 4))}, {"y": (F32, None), "z": (F32, None), "n": (I64, None)},
+            {"last": at(-1), "zero": at(0), "two": at(2), "three": at(3), "list": i64(1, 3)}), [{"x": f32(2, 4)}]
+
+
 def scans():
     cell = [node("MatMul", "s w", "m"), node("Add", "m e", "a"), node("Tanh", "a", "s2")]
     plain = graph([*cell, node("Neg", "s2", "o")], {"s": (F32, ("r", "c")), "e": (F32, ("r", "c"))}, {"s2": (F32, ("r", "c")), "o": (F32, ("r", "c"))})
@@ -257,7 +302,7 @@ def refused():
         X, {"y": (F32, None)}, go), "trip count"
     yield "another shape, and the data decide", model(
         [node("Loop", "n t x", "y", body=body([*data, node("Concat", "h h", "h2", axis=0)], {"h": F32}, {"on": BOOL, "h2": F32}))],
-        X, {"y": (F32, None)}, {**go, "n": at(3)}), "shape"
+        X, {"y": (F32, None)}, {**go, "n": at(3)}), "output of node"
     yield "no bool", neg("n", "n", n=at(3)), "bool"
     yield "no body", model([node("Loop", "n - x", "y")], X, {"y": (F32, None)}, {"n": at(3)}), "body"
     yield "a body of another kind", model(
@@ -276,6 +321,35 @@ def refused():
     plain = graph([node("Add", "s e", "s2")], {"s": (F32, None), "e": (F32, None)}, {"s2": (F32, None)})
     scan = lambda dims, **attrs: model(  # noqa: E731
         [node("Scan", "s0 x", "y", body=plain, **attrs)], {"x": (F32, dims), "s0": (F32, (2,))}, {"y": (F32, None)})
+    lists = {"zero": at(0), "nine": at(9)}
+    one = node("SequenceConstruct", "x x", "s")
+    yield "a list as a result", model([node("SequenceConstruct", "x x", "y")], X, {"y": (F32, None)}), "sequence"
+    yield "a list in the place of a tensor", model([one, node("Relu", "s", "y")], X, {"y": (F32, None)}), "sequence"
+    yield "a tensor in the place of a list", model([node("SequenceAt", "x zero", "y")], X, {"y": (F32, None)}, lists), "sequence"
+    yield "no such place", model([one, node("SequenceAt", "s nine", "y")], X, {"y": (F32, None)}, lists), "position"
+    yield "a place that the data decide", model(
+        [one, node("SequenceAt", "s p", "y")], {**X, "p": (I64, ())}, {"y": (F32, None)}), "position"
+    yield "a list of nothing", model(
+        [node("SequenceEmpty", "", "s"), node("ConcatFromSequence", "s", "y", axis=0)], X, {"y": (F32, None)}), "empty"
+    yield "an item of nothing", model(
+        [node("SequenceEmpty", "", "s"), node("SequenceErase", "s", "t"), node("ConcatFromSequence", "t", "y", axis=0)], X,
+        {"y": (F32, None)}), "position"
+    yield "a list as a trip count", model(
+        [one, node("Loop", "s - x", "y", body=body([node("Neg", "h", "h2"), KEEP], {"h": F32}, {"on": BOOL, "h2": F32}))],
+        X, {"y": (F32, None)}), "sequence"
+    yield "lists that trips collect", model(
+        [one, node("Loop", "n - x", "z y", body=body([node("Neg", "h", "h2"), KEEP], {"h": F32}, {"on": BOOL, "h2": F32, "s": F32}))],
+        X, {"y": (F32, None)}, {"n": at(2)}), "sequence"
+    yield "a list as large as the data say", model(
+        [one, node("Loop", "n t x s", "z l", body=body(
+            [*data, node("Neg", "h", "h2"), node("SequenceInsert", "l1 h2", "l2")], {"h": F32, "l1": F32},
+            {"on": BOOL, "h2": F32, "l2": F32})), node("ConcatFromSequence", "l", "y", axis=0)], X, {"y": (F32, None)},
+        {**go, "n": at(2)}), "output of node"
+    yield "parts that are not whole", model(
+        [node("SplitToSequence", "x parts", "s", axis=1), node("SequenceAt", "s zero", "y")], X, {"y": (F32, None)},
+        {**lists, "parts": i64(1, 2)}), "parts"
+    yield "parts of no size", model(
+        [node("SplitToSequence", "x zero", "s", axis=1), node("SequenceAt", "s zero", "y")], X, {"y": (F32, None)}, lists), "parts"
     yield "a scan of a size that is open", scan(("n", 2), num_scan_inputs=1), "axis 0"
     yield "a scan of no input", scan((3, 2), num_scan_inputs=0), "num_scan_inputs"
     yield "a scan of more than it has", scan((3, 2), num_scan_inputs=99), "num_scan_inputs"
@@ -301,7 +375,7 @@ def check_refusals(judge):
 def main():
     judge = judging.Judge()
     count = 0
-    for family in (counted, conditions, nested, by_data, scans):
+    for family in (counted, conditions, nested, by_data, sequences, scans):
         for name, made, cases in family():
             judge.judge(name, made, cases, VARIANTS)
             count += 1
