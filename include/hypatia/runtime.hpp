@@ -9,7 +9,7 @@
  *
  * Everything is inline over hypatia/runtime.h, whose comments hold: what a call does, who owns what, which thread may call it.
  * Objects move and are not copied; one that was moved from may only be assigned to or destroyed. A run allocates nothing, but
- * for what is thrown. `get` gives the handle for functions that have no member here.
+ * for what is thrown. `get` gives the handle. hyp_version and hyp_version_details need nothing around them.
  */
 #ifndef HYPATIA_RUNTIME_HPP
 #define HYPATIA_RUNTIME_HPP
@@ -51,6 +51,15 @@ struct free_engine {
 struct free_context {
     void operator()(hyp_context *context) const noexcept { hyp_context_destroy(context); }
 };
+struct free_group {
+    void operator()(hyp_group *group) const noexcept { hyp_group_leave(group); }
+};
+
+template <class F>
+void write_through(const char *text, size_t len, void *write)
+{
+    (*static_cast<F *>(write))(text, len);
+}
 
 } // namespace detail
 
@@ -107,6 +116,57 @@ inline hyp_tensor output_of_context(const char *name, hyp_dtype dtype)
     return t;
 }
 
+/* hyp_group: the processes that run a plan together. Has to outlive the engines and contexts that it was given to. */
+class group {
+public:
+    using id = unsigned char[HYP_GROUP_ID_BYTES];
+
+    static void make_id(id &out)
+    {
+        detail::check([&](hyp_diag *diag) { return hyp_group_make_id(out, diag); });
+    }
+    group(const id &of, int32_t rank, int32_t size, int32_t device_index)
+    {
+        hyp_group *joined = nullptr;
+        detail::check([&](hyp_diag *diag) { return hyp_group_join(of, rank, size, device_index, &joined, diag); });
+        handle_.reset(joined);
+    }
+
+    hyp_group *get() const noexcept { return handle_.get(); } /* for hyp_engine_options.group */
+    int32_t rank() const noexcept { return hyp_group_rank(get()); }
+    int32_t size() const noexcept { return hyp_group_size(get()); }
+
+private:
+    std::unique_ptr<hyp_group, detail::free_group> handle_;
+};
+
+/* Bytes that an engine of this plan would have at most, before it is loaded. */
+inline size_t plan_memory_needed(const char *path, const hyp_engine_options *options = nullptr)
+{
+    size_t bytes = 0;
+    detail::check([&](hyp_diag *diag) { return hyp_plan_memory_needed(path, options, &bytes, diag); });
+    return bytes;
+}
+
+/* Calls write(text, len) with parts of the description of a plan: write throws nothing. */
+template <class F>
+void describe_plan(const char *path, bool json, F &&write, const hyp_tensor *dims = nullptr, size_t dim_count = 0)
+{
+    using writer = std::remove_reference_t<F>;
+    detail::check([&](hyp_diag *diag) {
+        return hyp_plan_describe(path, json, dims, dim_count, detail::write_through<writer>, &write, diag);
+    });
+}
+template <class F>
+void describe_plan(const void *data, size_t size, const char *name, bool json, F &&write,
+                   const hyp_tensor *dims = nullptr, size_t dim_count = 0)
+{
+    using writer = std::remove_reference_t<F>;
+    detail::check([&](hyp_diag *diag) {
+        return hyp_plan_describe_memory(data, size, name, json, dims, dim_count, detail::write_through<writer>, &write, diag);
+    });
+}
+
 /* hyp_engine: immutable, shared by threads. */
 class engine {
 public:
@@ -135,6 +195,38 @@ public:
     const char *device_name() const noexcept { return hyp_engine_device_name(get()); }
     size_t weight_count() const noexcept { return hyp_engine_weight_count(get()); }
     const hyp_io_info *weight(size_t i) const noexcept { return hyp_engine_weight(get(), i); }
+    size_t memory_bytes() const noexcept { return hyp_engine_memory_bytes(get()); }
+    const char *precision() const noexcept { return hyp_engine_precision(get()); }
+    const char *classes() const noexcept { return hyp_engine_classes(get()); }
+    uint64_t model_hash() const noexcept { return hyp_engine_model_hash(get()); }
+    size_t step_count() const noexcept { return hyp_engine_step_count(get()); }
+    hyp_step_info step(size_t i) const noexcept /* all zeros beyond the last: hyp_engine_read_step */
+    {
+        return hyp_engine_step(get(), i);
+    }
+    double predicted_seconds() const noexcept { return hyp_engine_predicted_seconds(get()); }
+    int64_t typical_size(const char *symbol) const noexcept { return hyp_engine_typical_size(get(), symbol); }
+    void find_symbol(const char *name) const /* throws where there is none */
+    {
+        detail::check([&](hyp_diag *diag) { return hyp_engine_find_symbol(get(), name, diag); });
+    }
+    /* The first symbolic dim that nothing gives a size; NULL when all are filled in. */
+    const char *complete_dims(hyp_tensor *inputs, size_t count, const hyp_tensor *sizes, size_t size_count) const
+    {
+        const char *missing = nullptr;
+        detail::check([&](hyp_diag *diag) {
+            return hyp_engine_complete_dims(get(), inputs, count, sizes, size_count, &missing, diag);
+        });
+        return missing;
+    }
+    /* Runs that the plan keeps: hyp_engine_read_golden_input, hyp_engine_read_golden_output. */
+    size_t golden_count() const noexcept { return hyp_engine_golden_count(get()); }
+    hyp_golden_input golden_input(size_t run, size_t i) const noexcept { return hyp_engine_golden_input(get(), run, i); }
+    hyp_golden_output golden_output(size_t run, size_t i) const noexcept { return hyp_engine_golden_output(get(), run, i); }
+    double golden_tolerance(size_t run, size_t output, size_t i) const noexcept
+    {
+        return hyp_engine_golden_tolerance(get(), run, output, i);
+    }
     size_t variable_count() const noexcept { return hyp_engine_variable_count(get()); }
     const hyp_io_info *variable(size_t i) const noexcept { return hyp_engine_variable(get(), i); }
     void update(const hyp_tensor *tensors, size_t count) /* from any thread */
@@ -205,6 +297,67 @@ public:
     {
         detail::check([&](hyp_diag *diag) { return hyp_context_variables_reset(get(), diag); });
     }
+    /* Fills rank and dims of outputs for inputs of these dims. */
+    void output_shapes(const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs, size_t output_count)
+    {
+        detail::check([&](hyp_diag *diag) {
+            return hyp_context_output_shapes(get(), inputs, input_count, outputs, output_count, diag);
+        });
+    }
+    /* seconds[i] of step i; the engine has step_count of them. */
+    void time_steps(const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs, size_t output_count, double *seconds,
+                    size_t step_count)
+    {
+        detail::check([&](hyp_diag *diag) {
+            return hyp_context_time_steps(get(), inputs, input_count, outputs, output_count, seconds, step_count, diag);
+        });
+    }
+    hyp_step_work_info step_work(size_t step)
+    {
+        hyp_step_work_info info;
+        info.size = sizeof info;
+        detail::check([&](hyp_diag *diag) { return hyp_context_step_work(get(), step, &info, diag); });
+        return info;
+    }
+    hyp_tune_report tune(const hyp_tensor *inputs, size_t count, const hyp_tune_options *options = nullptr)
+    {
+        hyp_tune_report report;
+        report.size = sizeof report;
+        detail::check([&](hyp_diag *diag) { return hyp_context_tune(get(), inputs, count, options, &report, diag); });
+        return report;
+    }
+    const char *tuning_device() const noexcept { return hyp_context_tuning_device(get()); } /* NULL: it tunes nothing */
+    size_t tuned_count() const noexcept { return hyp_context_tuned_count(get()); }
+    hyp_tuned tuned(size_t i) const noexcept { return hyp_context_tuned(get(), i); } /* hyp_context_read_tuned */
+    void add_tuned(const hyp_tuned &tuned)
+    {
+        detail::check([&](hyp_diag *diag) { return hyp_context_add_tuned(get(), &tuned, diag); });
+    }
+    void share_tuning()
+    {
+        detail::check([&](hyp_diag *diag) { return hyp_context_share_tuning(get(), diag); });
+    }
+    bool adopt_tuning() /* whether there was something new */
+    {
+        bool is_new = false;
+        detail::check([&](hyp_diag *diag) { return hyp_context_adopt_tuning(get(), &is_new, diag); });
+        return is_new;
+    }
+    hyp_step_tuning step_tuning(size_t step) const noexcept { return hyp_context_step_tuning(get(), step); }
+    size_t choice_count(size_t step) const noexcept { return hyp_context_choice_count(get(), step); }
+    hyp_choice_info choice(size_t step, size_t i) const noexcept /* hyp_context_read_choice */
+    {
+        return hyp_context_choice(get(), step, i);
+    }
+    hyp_alternative_info alternative(size_t step, size_t choice, size_t i) const noexcept /* hyp_context_read_alternative */
+    {
+        return hyp_context_alternative(get(), step, choice, i);
+    }
+    void save_plan(const char *path) const
+    {
+        detail::check([&](hyp_diag *diag) { return hyp_context_save_plan(get(), path, diag); });
+    }
+    size_t memory_bytes() const noexcept { return hyp_context_memory_bytes(get()); }
     size_t scratch_bytes() const noexcept { return hyp_context_scratch_bytes(get()); }
     size_t memory_needed(const hyp_tensor *inputs, size_t count) /* after `reserve`, in bytes */
     {

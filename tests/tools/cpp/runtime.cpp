@@ -1,4 +1,4 @@
-/* What hypatia/runtime.hpp promises, on the model that is given: runtime MODEL.onnx. Judged by the reference
+/* What hypatia/runtime.hpp promises, on the model that is given, which it writes a plan of: runtime MODEL.onnx PLAN. Judged by the reference
  * interpreter. */
 #include <cmath>
 #include <cstdio>
@@ -78,7 +78,7 @@ static std::vector<double> expected(const char *model, const hyp_tensor &x)
 
 int main(int argc, char **argv)
 {
-    need(argc == 2, "usage: runtime MODEL.onnx");
+    need(argc == 3, "usage: runtime MODEL.onnx PLAN");
     hypatia::engine engine = load(argv[1]);
     need(engine.input_count() == 1 && engine.output_count() == 1 && engine.device() == HYP_DEVICE_CPU,
          "another engine");
@@ -104,6 +104,39 @@ int main(int argc, char **argv)
     for (int i = 0; i < 10; i++) context.run(&x, 1, &y, 1), context.run();
     need(allocations == before, "a run allocates");
     need(again == out && context.bound_output(0)->dims[0] == rows, "what is bound gives something else");
+
+    hyp_tensor shape = hypatia::view(nullptr, nullptr, HYP_F32, {});
+    context.output_shapes(&x, 1, &shape, 1);
+    need(shape.rank == 2 && shape.dims[0] == rows && shape.dims[1] == classes, "another shape");
+    need(engine.memory_bytes() > 0 && context.memory_bytes() >= context.scratch_bytes(), "no memory is counted");
+    std::vector<double> seconds(engine.step_count());
+    context.time_steps(&x, 1, &y, 1, seconds.data(), seconds.size());
+    need(!seconds.empty() && seconds[0] > 0 && context.step_work(0).flops > 0, "a step takes nothing");
+    need(engine.step(0).kernel[0] && !engine.step(seconds.size()).kernel, "steps are not told");
+    need(thrown([&] { context.step_work(seconds.size()); }) == HYP_ERR_INVALID_ARGUMENT, "a step beyond the last");
+    hyp_tensor open = x, size = hypatia::view("batch", nullptr, HYP_F32, {7});
+    open.dims[0] = open.dims[1] = -1;
+    need(engine.complete_dims(&open, 1, &size, 1) == nullptr && open.dims[0] == 7 && open.dims[1] == columns,
+         "dims are not completed");
+    need(thrown([&] { engine.find_symbol("bach"); }) == HYP_ERR_INVALID_ARGUMENT, "there is no such symbol");
+    const char *saved = argv[2];
+    context.save_plan(saved);
+    size_t length = 0;
+    hypatia::describe_plan(saved, false, [&](const char *, size_t len) { length += len; });
+    need(length > 100 && hypatia::plan_memory_needed(saved) > 0, "the saved plan is not described");
+    auto ignore = [](const char *, size_t) {};
+    need(thrown([&] { hypatia::describe_plan(&length, sizeof length, "no plan", true, ignore); }) == HYP_ERR_MALFORMED,
+         "any bytes are a plan");
+    hyp_tune_options quick{};
+    quick.size = sizeof quick;
+    quick.seconds = 0.01;
+    hyp_tune_report report = context.tune(&x, 1, &quick);
+    need(context.tuned_count() == report.known + report.timed && context.tuning_device(), "tuning is not told");
+    context.share_tuning();
+    need(!context.adopt_tuning(), "it adopts what it has shared");
+    if (context.tuned_count()) context.add_tuned(context.tuned(0));
+    hypatia::group::id id = {};
+    need(thrown([&] { hypatia::group none(id, 2, 1, 0); }) != HYP_OK, "a rank beyond the group's size");
 
     hypatia::context moved(std::move(context));
     context = std::move(moved);
