@@ -156,6 +156,11 @@ static void what_does_not_fit_is_refused_whole(void **state)
     t[3].bytes -= 4;
     refused(engine, t, UP_WEIGHTS, "2000 bytes");
     t[3].bytes += 4;
+    t[3].memory = HYP_MEMORY_CUDA;
+    refused(engine, t, UP_WEIGHTS, "in memory of another device");
+    t[3].memory = HYP_MEMORY_HOST;
+    t[3].bytes -= 4;
+    t[3].bytes += 4;
     t[3].data = NULL;
     refused(engine, t, UP_WEIGHTS, "'w2'");
     refused(engine, NULL, 1, "NULL");

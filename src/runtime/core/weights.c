@@ -126,16 +126,19 @@ const hyp_io_info *hyp_engine_weight(const hyp_engine *engine, size_t i)
 
 /* ---- what is given --------------------------------------------------------------------------------------- */
 
-static hyp_status check_given(const hyp_io_list *list, const hyp_io *io, const hyp_tensor *t, hyp_diag *diag)
+/* What a run gave in memory of the context is there, too. */
+static bool is_on_host(const hyp_tensor *t) { return t->memory == HYP_MEMORY_HOST || t->memory == HYP_MEMORY_CONTEXT; }
+
+static hyp_status check_given(const hyp_engine *e, const hyp_io *io, const hyp_tensor *t, hyp_diag *diag)
 {
     size_t bytes;
-    HYP_TRY(hyp_match_fixed(list, io, t, &bytes, diag));
-    if (t->bytes == bytes && t->data && t->memory == HYP_MEMORY_HOST && (uintptr_t)t->data % io->element_bytes == 0)
-        return HYP_OK;
+    HYP_TRY(hyp_match_fixed(&e->weights, io, t, &bytes, diag));
+    bool there = is_on_host(t) || t->memory == e->backend->memory;
+    if (t->bytes == bytes && t->data && there && (uintptr_t)t->data % io->element_bytes == 0) return HYP_OK;
     return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                    "the weight %s wants %zu bytes in the host's memory, aligned to its elements: %zu bytes at %p "
-                    "were given%s",
-                    io->text, bytes, t->bytes, t->data, t->memory == HYP_MEMORY_HOST ? "" : ", in a device's");
+                    "the weight %s wants %zu bytes in the host's memory or the engine's device's, aligned to its "
+                    "elements: %zu bytes at %p were given%s",
+                    io->text, bytes, t->bytes, t->data, there ? "" : ", in memory of another device");
 }
 
 /* given[i] = the tensor for weight i, or NULL. */
@@ -155,7 +158,7 @@ static hyp_status match(const hyp_engine *e, const hyp_tensor *tensors, size_t c
             hyp_diag_prefix(diag, "weights can be replaced that --updatable named when the plan was compiled");
         HYP_TRY(status);
         if (given[i]) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the weight '%s' is given twice", list->names[i]);
-        HYP_TRY(check_given(list, &list->items[i], &tensors[t], diag));
+        HYP_TRY(check_given(e, &list->items[i], &tensors[t], diag));
         given[i] = &tensors[t];
     }
     for (size_t i = 0; i < list->count; i++)
@@ -164,6 +167,22 @@ static hyp_status match(const hyp_engine *e, const hyp_tensor *tensors, size_t c
                 return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
                                 "the plan makes one of '%s' and '%s', and only the first was given: give both",
                                 list->names[i], list->names[k]);
+    return HYP_OK;
+}
+
+/* What lies on the device as tensors of the host, for the plain kernels, which make weights of it. */
+static hyp_status fetch(const hyp_engine *e, const hyp_tensor **given, hyp_tensor *fetched, hyp_diag *diag)
+{
+    for (size_t i = 0; i < e->weights.count; i++) {
+        const hyp_tensor *t = given[i];
+        if (!t || is_on_host(t)) continue;
+        fetched[i] = *t;
+        fetched[i].memory = HYP_MEMORY_HOST;
+        fetched[i].data = hyp_malloc(t->bytes);
+        if (!fetched[i].data) return hyp_fail_memory(diag, t->bytes);
+        HYP_TRY(hyp_engine_copy(e, fetched[i].data, HYP_MEMORY_HOST, t->data, t->memory, t->bytes, diag));
+        given[i] = &fetched[i];
+    }
     return HYP_OK;
 }
 
@@ -260,10 +279,13 @@ static hyp_status make_edition(hyp_engine *e, const hyp_tensor *const *given, co
 static hyp_status update(hyp_engine *e, const hyp_tensor *tensors, size_t count, hyp_diag *diag)
 {
     const hyp_tensor **given = hyp_calloc(e->weights.count, sizeof *given);
+    hyp_tensor *fetched = hyp_calloc(e->weights.count, sizeof *fetched);
     bool *updated = hyp_calloc(e->plan.program->n_updates, sizeof *updated);
     hyp_edition *edition = NULL;
-    hyp_status status = given && updated ? match(e, tensors, count, given, diag)
-                                         : hyp_fail_memory(diag, e->weights.count * sizeof *given);
+    hyp_status status = given && fetched && updated
+                            ? match(e, tensors, count, given, diag)
+                            : hyp_fail_memory(diag, e->weights.count * (sizeof *given + sizeof *fetched));
+    if (status == HYP_OK) status = fetch(e, given, fetched, diag);
     for (size_t i = 0; status == HYP_OK && i < e->weights.count; i++)
         if (given[i]) updated[e->weights.items[i].tensor] = true;
     if (status == HYP_OK && count) status = make_edition(e, given, updated, &edition, diag);
@@ -271,6 +293,8 @@ static hyp_status update(hyp_engine *e, const hyp_tensor *tensors, size_t count,
         publish(e, edition);
     else
         hyp_edition_release(e, edition);
+    for (size_t i = 0; fetched && i < e->weights.count; i++) hyp_free(fetched[i].data);
+    hyp_free(fetched);
     hyp_free(given);
     hyp_free(updated);
     return status;
