@@ -258,12 +258,14 @@ static stored stored_a(const hyp_cuda_product *p) { return (stored){p->lda, p->t
 static stored stored_b(const hyp_cuda_product *p) { return (stored){p->ldb, p->trans_b ? p->k : p->n}; }
 static stored stored_d(const hyp_cuda_product *p) { return (stored){p->ldd, p->n}; }
 
-/* Where a copy of the operand is to be: in the room, from *end on. */
-static hyp_cuda_operand take_copy(hyp_cuda_operand of, stored as, size_t element, size_t *end)
+/* Puts a copy of the operand in its place: in the room, from *end on. */
+static hyp_status take_copy(hyp_cuda_build *b, hyp_cuda_operand *x, stored as, size_t element, size_t *end)
 {
-    hyp_cuda_operand copy = {.in = HYP_CUDA_IN_ROOM, .tensor = of.tensor, .offset = *end};
-    *end += hyp_cuda_round_up((size_t)(as.row * as.rows) * element, HYP_CUDA_ALIGN);
-    return copy;
+    size_t count;
+    *x = (hyp_cuda_operand){.in = HYP_CUDA_IN_ROOM, .tensor = x->tensor};
+    if (hyp_mul_size((size_t)as.row, (size_t)as.rows, &count) && hyp_cuda_take_room(count, element, end, &x->offset))
+        return HYP_OK;
+    return hyp_fail(b->diag, HYP_ERR_LIMIT, "the device memory that these shapes need is beyond any size");
 }
 
 static hyp_status add_copy(hyp_cuda_build *b, hyp_cuda_operand x, stored from, hyp_cuda_operand y, stored to, size_t element)
@@ -283,9 +285,9 @@ static hyp_status add_padded(hyp_cuda_build *b, const hyp_cuda_product *p, const
     hyp_cuda_epilogue way;
     size_t end = 0;
     gemm *g;
-    if (padding->a) in_a = take_copy(a, stored_a(q), element, &end);
-    if (padding->b) in_b = take_copy(bb, stored_b(q), element, &end);
-    if (padding->d) out = take_copy(d, stored_d(q), element, &end);
+    if (padding->a) HYP_TRY(take_copy(b, &in_a, stored_a(q), element, &end));
+    if (padding->b) HYP_TRY(take_copy(b, &in_b, stored_b(q), element, &end));
+    if (padding->d) HYP_TRY(take_copy(b, &out, stored_d(q), element, &end));
     HYP_TRY(hyp_cuda_want_room(b, end));
     if (padding->a) HYP_TRY(add_copy(b, a, stored_a(p), in_a, stored_a(q), element));
     if (padding->b) HYP_TRY(add_copy(b, bb, stored_b(p), in_b, stored_b(q), element));

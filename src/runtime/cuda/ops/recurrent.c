@@ -74,16 +74,6 @@ static hyp_status recurrent_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 
 /* ---- preparing --------------------------------------------------------------------------------------------- */
 
-bool hyp_cuda_take_room(size_t count, size_t size, size_t *end, size_t *out_at)
-{
-    size_t bytes;
-    *out_at = *end;
-    if (!hyp_mul_size(count, size, &bytes) || !hyp_add_size(*end, bytes, end) || *end > SIZE_MAX - HYP_CUDA_ALIGN)
-        return false;
-    *end = hyp_cuda_round_up(*end, HYP_CUDA_ALIGN);
-    return true;
-}
-
 static hyp_status take_room(hyp_cuda_build *b, recurrent *p, const hyp_recurrence *k)
 {
     size_t narrow = hyp_dtype_size(k->x->dtype), wide = narrow == sizeof(double) ? sizeof(double) : sizeof(float);

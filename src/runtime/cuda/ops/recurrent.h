@@ -4,10 +4,6 @@
 
 #include "runtime/cuda/ops/linear.h"
 
-/* The next `count` elements of the session's room, from *end on, which goes behind them; *out_at says where. False: they are beyond
- * any size. */
-bool hyp_cuda_take_room(size_t count, size_t size, size_t *end, size_t *out_at);
-
 /* The products of each time, in the order in which they are made; their owner runs them. */
 enum { HYP_CUDA_RECUR_PRODUCTS = 2 };
 typedef struct hyp_cuda_recur_products {

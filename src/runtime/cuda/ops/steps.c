@@ -12,6 +12,16 @@ hyp_status hyp_cuda_want_room(hyp_cuda_build *b, size_t bytes)
     return HYP_OK;
 }
 
+bool hyp_cuda_take_room(size_t count, size_t size, size_t *end, size_t *out_at)
+{
+    size_t bytes;
+    *out_at = *end;
+    if (!hyp_mul_size(count, size, &bytes) || !hyp_add_size(*end, bytes, end) || *end > SIZE_MAX - HYP_CUDA_ALIGN)
+        return false;
+    *end = hyp_cuda_round_up(*end, HYP_CUDA_ALIGN);
+    return true;
+}
+
 hyp_status hyp_cuda_add_op(hyp_cuda_build *b, hyp_status (*run)(hyp_cuda_session *, void *, hyp_diag *), size_t size,
                            void **out_data)
 {
