@@ -97,6 +97,7 @@ typedef struct hyp_cuda_session {
     bool starts;             /* the next launch is the first one of a run: it begins when all before it has ended */
     bool untuned;            /* what is prepared now is to be as if nothing were known from tuning */
     CUdeviceptr *at;         /* by tensor: its address in the run under way */
+    bool awaited;            /* the last run has been: what it has to tell in `error` is told */
     volatile int64_t *error; /* {1, index, step} after an index out of range; pinned, kernels write it */
     CUdeviceptr error_at;    /* the same memory as kernels see it */
 } hyp_cuda_session;

@@ -254,6 +254,7 @@ static bool take_model(void *session, void *model)
 static hyp_status wait(hyp_cuda_session *s, hyp_diag *diag)
 {
     HYP_TRY(hyp_cuda_await_runs(s, diag));
+    s->awaited = true;
     if (!s->error || !s->error[0]) return HYP_OK;
     s->error[0] = 0;
     const HypPlan__Program *p = s->model->plan->program;
@@ -297,6 +298,7 @@ static hyp_status run_once(hyp_cuda_session *s, hyp_cuda_prepared *p, const hyp_
     bool host = false;
     HYP_TRY(hyp_cuda_stage(s, p, b, &host, diag));
     if (s->captured) HYP_TRY(hyp_cuda_note_captured(s, p, diag));
+    s->awaited = false;
     hyp_status status = queue_all(s, p, b, diag);
     if (status == HYP_OK) status = hyp_cuda_run_ends(s, b->run, diag);
     if (status == HYP_OK && host) status = wait(s, diag);
@@ -337,7 +339,11 @@ static hyp_status synchronize(void *session, hyp_diag *diag)
 }
 
 /* There is a place where kernels tell of indexes that are out of range. */
-static bool fails_late(const void *session) { return ((const hyp_cuda_session *)session)->error != NULL; }
+static bool fails_late(const void *session)
+{
+    const hyp_cuda_session *s = session;
+    return s->error != NULL && !s->awaited;
+}
 
 static hyp_step_tuning step_tuning(const void *prepared, size_t step)
 {
