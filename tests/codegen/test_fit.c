@@ -286,7 +286,7 @@ static void contexts_take_less(void **state)
     assert_in_range(checked, 6, 24);
 }
 
-/* Long skips of a network that nobody trains. */
+/* Long skips of a network that nobody trains: what is read late alone is computed late in the first place. */
 static void skips_are_computed_again_where_nothing_is_trained(void **state)
 {
     (void)state;
@@ -297,12 +297,9 @@ static void skips_are_computed_again_where_nothing_is_trained(void **state)
               "(%1 (matmul %x %w)) (%2 (matmul %1 %w)) (%3 (softmax %2)) (%4 (matmul %3 %a)) (%5 (matmul %4 %b))"
               "(output \"y\" %5))");
     hyp_footprint kept = footprint_of(&g, &options);
-    if (hyp_codegen_fit(&g, &options, kept.scratch_bytes - 1, &out, &diag) == HYP_OK) {
-        assert_true(count_again(&out) > 0);
-        hyp_graph_dispose(&out);
-    } else {
-        assert_non_null(strstr(diag.message, "nothing to compute again")); /* the order has left nothing standing */
-    }
+    /* The order of the steps has left nothing standing: %a and %b wait for their readers. */
+    assert_int_not_equal(hyp_codegen_fit(&g, &options, kept.scratch_bytes - 1, &out, &diag), HYP_OK);
+    assert_non_null(strstr(diag.message, "nothing to compute again"));
     dispose(&g);
     /* What is read early and late cannot wait for anybody. */
     parse(&g, "(graph \"\" (input %x (f32 64 64)) (input %w (f32 64 64)) (%a (softmax %x)) (%b (softmax :axis 0 %a))"

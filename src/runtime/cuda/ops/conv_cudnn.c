@@ -160,12 +160,7 @@ static hyp_status add(hyp_cuda_build *b, const hyp_cuda_conv_step *step, bool pa
     HYP_TRY(add_out(b, step, last, &room, p));
     HYP_TRY(add_rest(b, step, p));
     p->workspace_at = room;
-    HYP_TRY(hyp_cuda_want_room(b, p->workspace_at + p->workspace));
-    void *data;
-    HYP_TRY(hyp_cuda_add_op(b, dnn_conv_run, sizeof(dnn_conv), &data));
-    *(dnn_conv *)data = *p;
-    b->prepared->ops.data[b->prepared->ops.len - 1].dispose = dnn_conv_dispose;
-    return HYP_OK;
+    return hyp_cuda_dnn_add(b, room + p->workspace, dnn_conv_run, dnn_conv_dispose, p, sizeof *p);
 }
 
 static hyp_status add_cudnn(hyp_cuda_build *b, const hyp_cuda_conv_step *step, bool last)

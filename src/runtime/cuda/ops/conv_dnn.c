@@ -207,3 +207,14 @@ double hyp_cuda_dnn_last_floor(const hyp_cuda_conv_step *step, double floor)
     bool fills = v->in_channels * size % PIECE == 0 && v->out_channels * size % PIECE == 0;
     return fills ? floor : 4 * floor;
 }
+
+hyp_status hyp_cuda_dnn_add(hyp_cuda_build *b, size_t room, hyp_status (*run)(hyp_cuda_session *, void *, hyp_diag *),
+                            void (*dispose)(const hyp_cuda_library *, void *), const void *data, size_t size)
+{
+    void *own;
+    HYP_TRY(hyp_cuda_want_room(b, room));
+    HYP_TRY(hyp_cuda_add_op(b, run, size, &own));
+    memcpy(own, data, size);
+    b->prepared->ops.data[b->prepared->ops.len - 1].dispose = dispose;
+    return HYP_OK;
+}

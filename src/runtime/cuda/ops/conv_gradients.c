@@ -104,12 +104,7 @@ static hyp_status add(hyp_cuda_build *b, const hyp_cuda_conv_step *step, bool pa
     HYP_TRY(hyp_cuda_dnn_lay_out(b, v->y, p->dtype, step->y_last, last, NULL, false, &room, &p->y_copy));
     HYP_TRY(add_bias(b, step, p));
     p->workspace_at = room;
-    HYP_TRY(hyp_cuda_want_room(b, p->workspace_at + p->workspace));
-    void *data;
-    HYP_TRY(hyp_cuda_add_op(b, gradient_run, sizeof(gradient), &data));
-    *(gradient *)data = *p;
-    b->prepared->ops.data[b->prepared->ops.len - 1].dispose = dispose;
-    return HYP_OK;
+    return hyp_cuda_dnn_add(b, room + p->workspace, gradient_run, dispose, p, sizeof *p);
 }
 
 static hyp_status add_gradient(hyp_cuda_build *b, const hyp_cuda_conv_step *step, bool last)
