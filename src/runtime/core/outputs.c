@@ -98,10 +98,8 @@ hyp_status hyp_give_outputs(hyp_context *c, hyp_tensor *outputs, hyp_diag *diag)
 {
     hyp_status status = HYP_OK; /* the others are given, too, where one has not the room */
     for (size_t i = 0; i < c->engine->outputs.count; i++) {
-        hyp_diag why = {0};
-        hyp_status one = give_output(c, i, &outputs[c->output_order[i]], &why);
-        if (status != HYP_OK || one == HYP_OK) continue;
-        status = hyp_fail(diag, one, "%s", why.message);
+        hyp_status one = give_output(c, i, &outputs[c->output_order[i]], status == HYP_OK ? diag : NULL);
+        if (status == HYP_OK) status = one;
     }
     return status;
 }

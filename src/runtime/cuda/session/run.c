@@ -124,10 +124,9 @@ static hyp_status run_side_by_side(hyp_cuda_session *s, const hyp_cuda_prepared 
     const hyp_cuda_library *lib = &s->model->device->lib;
     const hyp_cuda_branches *branches = &p->branches;
     const at_stream own = {s->stream, s->workspace, s->room, s->workspace_bytes};
-    hyp_diag unused = {0};
     HYP_TRY(hyp_cuda_check(lib, lib->cuEventRecord(s->branches.events.data[0], s->stream), "cuEventRecord", diag));
     hyp_status status = run_units(s, p, &own, diag);
-    hyp_status back = go_to(s, &own, status == HYP_OK ? diag : &unused);
+    hyp_status back = go_to(s, &own, status == HYP_OK ? diag : NULL);
     if (status == HYP_OK) status = back;
     for (uint32_t branch = 1; branch < branches->schedule.branches && status == HYP_OK; branch++) {
         if (!branches->schedule.last[branch]) continue;

@@ -95,9 +95,7 @@ hyp_status hyp_cuda_run_ends(hyp_cuda_session *s, const hyp_run_options *run, hy
 void hyp_cuda_run_leaves(hyp_cuda_session *s)
 {
     s->captured = false;
-    if (s->stream == s->home) return; /* a message, even an empty one, takes longer than all else here */
-    hyp_diag unused = {0};
-    hyp_status back = hyp_cuda_go_to(s, s->home, &unused);
+    hyp_status back = hyp_cuda_go_to(s, s->home, NULL); /* a message, even an empty one, takes longer than all else here */
     (void)back; /* a run that is not on its stream goes there first */
 }
 
