@@ -2,13 +2,11 @@
  * instruction set, on one thread and on three; lengths that are out of range; and that none of it is left to plain
  * loops.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/cpu/vector_kernels.h"
-#include "runtime/support.h"
+#include "recurrent_runs.h"
 
 enum { MOST = 1 << 16, MOST_TERMS = 1 << 22 /* which sanitizers take their time for */, OUTPUTS = 4, MOST_R = 300 * 1200 };
 
@@ -22,11 +20,8 @@ typedef struct recurrence {
     const char *acts[3];
 } recurrence;
 
-enum { MOST_THREADS = 3 };
-
 static plan_builder b;
 static rng r;
-static const hyp_cpu_kernels *isa[HYP_CPU_KERNELS_MAX];
 static const char *const names[OUTPUTS] = {"y", "h", "c", "cells"};
 static float x[MOST], weights[2][MOST_R] /* r, what is extra */, first[2][MOST], want[OUTPUTS][MOST], got[OUTPUTS][MOST];
 static int64_t lengths[128];
@@ -115,7 +110,6 @@ static void build(const recurrence *k)
 static hyp_status run(const recurrence *k, const char *path, hyp_device_kind device, const char *level, int threads,
                       float out[OUTPUTS][MOST], hyp_diag *why)
 {
-    hyp_engine_options options = {.size = sizeof options, .device = device, .threads = threads, .cpu_level = level};
     hyp_tensor in[6] = {tensor_of("x", k->dtype, x, 3, (int64_t[]){k->time, k->batch, k->gates * k->size})}, y[OUTPUTS];
     size_t inputs = 1, outputs = outputs_of(k);
     const int64_t dims[2] = {k->batch, k->size}, extras = is(k, "lstm") ? 3 * k->size : k->size;
@@ -126,21 +120,7 @@ static hyp_status run(const recurrence *k, const char *path, hyp_device_kind dev
     if (k->states && is(k, "lstm")) in[inputs++] = tensor_of("c0", k->dtype, first[1], 2, dims);
     for (size_t i = 0; i < outputs; i++)
         y[i] = (hyp_tensor){.name = names[i], .data = out[i], .bytes = sizeof out[i], .dtype = k->dtype};
-    memset(out, 0x55, OUTPUTS * sizeof out[0]);
-    hyp_engine *engine = NULL;
-    hyp_context *context = NULL;
-    assert_ok(hyp_engine_load_file(path, &options, &engine, diag));
-    assert_ok(hyp_context_create(engine, NULL, &context, diag));
-    hyp_status status = HYP_OK;
-    for (int again = 0; again < 2 && status == HYP_OK; again++)
-        status = hyp_context_run(context, in, inputs, y, outputs, why);
-    if (status == HYP_OK && device == HYP_DEVICE_CPU) {
-        hyp_choice_info c = hyp_context_choice(context, 0, 0);
-        assert_string_equal(hyp_context_alternative(context, 0, 0, c.taken).name, "own");
-    }
-    hyp_context_destroy(context);
-    hyp_engine_destroy(engine);
-    return status;
+    return run_plan(path, device, level, threads, in, inputs, y, outputs, why);
 }
 
 static void make_data(const recurrence *k)
@@ -160,40 +140,29 @@ static void set_up(const recurrence *k, char path[PB_PATH])
     make_data(k);
 }
 
-static void compare(const recurrence *k, const char *level, int threads)
+static void compare(const void *step, const char *path, const char *level, int threads)
 {
-    static float w[MOST], g[MOST];
-    const double tolerance = k->dtype == HYP_F32 ? 2e-5 : k->dtype == HYP_F16 ? 0x1p-9 : 0x1p-6;
+    const recurrence *k = step;
+    hyp_diag diag = {0};
+    char what[160];
+    if (run(k, path, HYP_DEVICE_CPU, level, threads, got, &diag) != HYP_OK) fail_msg("%s", diag.message);
     for (size_t o = 0; o < outputs_of(k); o++) {
-        size_t count = (size_t)((o == 1 || o == 2 ? 1 : k->time) * k->batch * k->size);
-        for (size_t i = 0; i < count; i++) {
-            w[i] = (float)hyp_load_f64(k->dtype, want[o], i);
-            g[i] = (float)hyp_load_f64(k->dtype, got[o], i);
-        }
-        for (size_t i = 0; i < count; i++)
-            if (!(fabsf(w[i] - g[i]) <= (float)tolerance * fmaxf(1, fabsf(w[i]))))
-                fail_msg("%s, %d threads: %s of %lld times, batch %lld, size %lld: element %zu of %s is %g, not %g",
-                         level, threads, k->cell, (long long)k->time, (long long)k->batch, (long long)k->size, i,
-                         names[o], (double)g[i], (double)w[i]);
+        snprintf(what, sizeof what, "%s, %d threads: %s of %lld times, batch %lld, size %lld: %s", level, threads, k->cell,
+                 (long long)k->time, (long long)k->batch, (long long)k->size, names[o]);
+        compare_output(k->dtype, got[o], want[o], (size_t)((o == 1 || o == 2 ? 1 : k->time) * k->batch * k->size), what);
     }
 }
 
 static void recurrences_agree(void **state_)
 {
     (void)state_;
-    if (MOST_THREADS == 1) print_message("on one thread: the thread sanitizer does not know OpenMP's\n");
     for (int round = 0; round < rounds(120); round++) {
         recurrence k = draw();
         char path[PB_PATH];
         hyp_diag diag = {0};
         set_up(&k, path);
         assert_int_equal(run(&k, path, HYP_DEVICE_REFERENCE, NULL, 1, want, &diag), HYP_OK);
-        for (size_t i = 0; isa[i]; i++)
-            for (int threads = 1; threads <= MOST_THREADS; threads += 2) {
-                hyp_status status = run(&k, path, HYP_DEVICE_CPU, isa[i]->isa, threads, got, &diag);
-                if (status != HYP_OK) fail_msg("%s", diag.message);
-                compare(&k, isa[i]->isa, threads);
-            }
+        on_every_cpu(&k, path, compare);
         unlink(path);
         pb_dispose(&b);
     }
@@ -226,7 +195,6 @@ static void lengths_out_of_range_are_refused(void **state_)
 int main(void)
 {
     r.state = 8;
-    hyp_cpu_kernels_list(isa);
     const struct CMUnitTest tests[] = {cmocka_unit_test(recurrences_agree),
                                        cmocka_unit_test(lengths_out_of_range_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,15 +2,13 @@
  * instruction set, on one thread and on three; lengths that are out of range; and that none of it is left to plain
  * loops.
  */
-#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "kernels/slopes.h"
-#include "runtime/cpu/vector_kernels.h"
-#include "runtime/support.h"
+#include "recurrent_runs.h"
 
-enum { MOST = 1 << 16, MOST_TERMS = 1 << 22, OUTPUTS = 3, THREADS = 3, R = 1, LENGTHS, G, H, C };
+enum { MOST = 1 << 16, MOST_TERMS = 1 << 22, OUTPUTS = 3, R = 1, LENGTHS, G, H, C };
 
 typedef struct gradient {
     const char *kernel;
@@ -22,7 +20,6 @@ typedef struct gradient {
 
 static plan_builder b;
 static rng r;
-static const hyp_cpu_kernels *isa[HYP_CPU_KERNELS_MAX];
 static const char *const names[HYP_SLOPES] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"}, *const outs[] = {
                                                                                                            "d", "h",
                                                                                                            "c"};
@@ -100,7 +97,6 @@ static void build(const gradient *k, char path[PB_PATH])
 static hyp_status run(const gradient *k, const char *path, hyp_device_kind device, const char *level, int threads,
                       float out[OUTPUTS][4 * MOST], hyp_diag *why)
 {
-    hyp_engine_options options = {.size = sizeof options, .device = device, .threads = threads, .cpu_level = level};
     hyp_tensor in[HYP_SLOPES], y[OUTPUTS];
     size_t inputs = 0;
     for (size_t i = 0; i < inputs_of(k); i++) {
@@ -110,35 +106,19 @@ static hyp_status run(const gradient *k, const char *path, hyp_device_kind devic
     }
     for (size_t i = 0; i < outputs_of(k); i++)
         y[i] = (hyp_tensor){.name = outs[i], .data = out[i], .bytes = sizeof out[i], .dtype = k->dtype};
-    memset(out, 0x55, OUTPUTS * sizeof out[0]);
-    hyp_engine *engine = NULL;
-    hyp_context *context = NULL;
-    assert_ok(hyp_engine_load_file(path, &options, &engine, diag));
-    assert_ok(hyp_context_create(engine, NULL, &context, diag));
-    hyp_status status = HYP_OK;
-    for (int again = 0; again < 2 && status == HYP_OK; again++)
-        status = hyp_context_run(context, in, inputs, y, outputs_of(k), why);
-    if (status == HYP_OK && device == HYP_DEVICE_CPU) {
-        hyp_choice_info c = hyp_context_choice(context, 0, 0);
-        assert_string_equal(hyp_context_alternative(context, 0, 0, c.taken).name, "own");
-    }
-    hyp_context_destroy(context);
-    hyp_engine_destroy(engine);
-    return status;
+    return run_plan(path, device, level, threads, in, inputs, y, outputs_of(k), why);
 }
 
-static void compare(const gradient *k, const char *level, int threads)
+static void compare(const void *step, const char *path, const char *level, int threads)
 {
-    const double tolerance = k->dtype == HYP_F32 ? 2e-5 : 0x1p-6;
+    const gradient *k = step;
+    hyp_diag diag = {0};
+    char what[160];
+    if (run(k, path, HYP_DEVICE_CPU, level, threads, got, &diag) != HYP_OK) fail_msg("%s", diag.message);
     for (size_t o = 0; o < outputs_of(k); o++) {
-        size_t count = (size_t)((o ? k->size : k->time * k->gates * k->size) * k->batch);
-        for (size_t i = 0; i < count; i++) {
-            double w = hyp_load_f64(k->dtype, want[o], i), g = hyp_load_f64(k->dtype, got[o], i);
-            if (!(fabs(w - g) <= tolerance * fmax(1, fabs(w))))
-                fail_msg("%s, %d threads: %s of %lld times, batch %lld, size %lld: element %zu of %s is %g, not %g",
-                         level, threads, k->kernel, (long long)k->time, (long long)k->batch, (long long)k->size, i,
-                         outs[o], g, w);
-        }
+        snprintf(what, sizeof what, "%s, %d threads: %s of %lld times, batch %lld, size %lld: %s", level, threads,
+                 k->kernel, (long long)k->time, (long long)k->batch, (long long)k->size, outs[o]);
+        compare_output(k->dtype, got[o], want[o], (size_t)((o ? k->size : k->time * k->gates * k->size) * k->batch), what);
     }
 }
 
@@ -152,12 +132,7 @@ static void gradients_agree(void **state)
         build(&k, path);
         fill(&k);
         assert_int_equal(run(&k, path, HYP_DEVICE_REFERENCE, NULL, 1, want, &diag), HYP_OK);
-        for (size_t i = 0; isa[i]; i++)
-            for (int threads = 1; threads <= THREADS; threads += 2) {
-                hyp_status status = run(&k, path, HYP_DEVICE_CPU, isa[i]->isa, threads, got, &diag);
-                if (status != HYP_OK) fail_msg("%s", diag.message);
-                compare(&k, isa[i]->isa, threads);
-            }
+        on_every_cpu(&k, path, compare);
         unlink(path);
         pb_dispose(&b);
     }
@@ -192,7 +167,6 @@ static void lengths_out_of_range_are_refused(void **state)
 int main(void)
 {
     r.state = 9;
-    hyp_cpu_kernels_list(isa);
     const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_agree),
                                        cmocka_unit_test(lengths_out_of_range_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
