@@ -4,10 +4,10 @@
 #include "ir/constants.h"
 #include "onnx/import.h"
 
-/* Shapes, axes, scales and the like: a model that needs more for them is not meant to be compiled. Bodies of loops may ask
- * for some in every trip: all together. */
+/* Shapes, axes, scales and the like: a model that needs more for them is not meant to be compiled. */
 static const hyp_fold_budget limits = {.bytes = (uint64_t)16 << 20, .flops = (uint64_t)1 << 30};
-static const uint64_t most_computed = (uint64_t)1 << 32;
+/* All together from where loops are written out, whose bodies may ask for some in every trip. */
+static const uint64_t most_computed = (uint64_t)1 << 31;
 
 /* Whether data decide a value. What was found of others is kept: a loop that is written out asks in every trip. */
 static hyp_status is_from_data(hyp_importer *im, hyp_value_id v, bool *out)
@@ -38,9 +38,9 @@ static hyp_status compute(hyp_importer *im, hyp_value_id v, hyp_eval_tensor *out
     hyp_status status = hyp_constants_want(c, v, &budget, im->diag);
     if (status == HYP_ERR_LIMIT && budget.flops < limits.flops)
         status = hyp_fail(im->diag, HYP_ERR_LIMIT,
-                          "what is needed to compile the model takes more than %llu multiplications together",
+                          "what trips of loops need to be written out takes more than %llu multiplications together",
                           (unsigned long long)most_computed);
-    im->computed += hyp_constants_work(c);
+    if (im->unrolled) im->computed += hyp_constants_work(c);
     if (status == HYP_OK) status = hyp_constants_take(c, v, &bytes, im->diag);
     if (status == HYP_OK) {
         hyp_tensor from = {.data = bytes, .dtype = value->type.dtype, .rank = value->type.rank};

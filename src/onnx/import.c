@@ -4,7 +4,10 @@
 
 #include "onnx/import.h"
 
-enum { MAX_INTERFACE = 16384 /* inputs, and outputs: the graph looks for equal names one by one */ };
+enum {
+    MAX_INTERFACE = 16384, /* inputs, and outputs: the graph looks for equal names one by one */
+    MOST_UNROLLED = 65536  /* nodes, of all loops together: what rewriting and a plan have time for */
+};
 
 static const char *text_of(const char *text) { return text ? text : ""; }
 
@@ -320,7 +323,7 @@ static void begin_attempt(hyp_importer *im)
     im->equalities.len = im->data_sizes.len = im->states.len = im->warnings.len = im->unlisted_warnings = 0;
     hyp_strbuf_dispose(&im->unsupported);
     im->unsupported_count = 0;
-    im->sequences.len = im->from_data.len = im->sequence_items = im->unrolled = 0;
+    im->sequences.len = im->from_data.len = im->sequence_items = im->sequence_parts = im->unrolled = 0;
     im->unrolled_bytes = im->computed = 0;
     im->again = false;
     *im->diag = (hyp_diag){0};
@@ -401,7 +404,16 @@ hyp_status hyp_onnx_branch_add(const hyp_onnx_node *n, hyp_onnx_branch *branch, 
                                hyp_value_id *outs)
 {
     hyp_importer *im = n->im;
-    im->scope = (hyp_onnx_scope){.graph = branch->constants.graph, .outer = &branch->constants};
+    const HypOnnx__GraphProto *graph = branch->constants.graph;
+    size_t nodes = graph->n_node + graph->n_output;
+    /* What is in the model's graph itself, and is there once, is as large as the file. */
+    if ((branch->adds++ || branch->around.outer) && nodes > MOST_UNROLLED - im->unrolled)
+        return hyp_fail(im->diag, HYP_ERR_LIMIT,
+                        "loops, which are written out, come to more than %d nodes; fewer trips are wanted: a smaller size "
+                        "of what they go over (--dim), or a trip count where the data decide when one ends",
+                        MOST_UNROLLED);
+    if (branch->adds > 1 || branch->around.outer) im->unrolled += (uint32_t)nodes;
+    im->scope = (hyp_onnx_scope){.graph = graph, .outer = &branch->constants};
     hyp_status status = add_branch(im, inputs, outs);
     hyp_onnx_drop_names(&im->scope);
     im->scope = branch->around;

@@ -92,8 +92,8 @@ typedef struct hyp_importer {
     size_t unsupported_count;         /* of texts in it */
     uint32_t unrolled;       /* nodes that the bodies of loops were written out to; of this attempt */
     uint64_t unrolled_bytes; /* of constants in there */
-    size_t sequence_items;   /* that were copied */
-    uint64_t computed; /* work that constants took, as hyp_constants_work counts it */
+    size_t sequence_items, sequence_parts; /* that were copied from list to list; that were split or joined */
+    uint64_t computed;       /* work that constants took since, as hyp_constants_work counts it */
     bool again;                       /* the import failed for want of an equality that now stands in `equal` */
     hyp_arena arena;                  /* freed after the import */
     hyp_diag *diag; /* never NULL */
@@ -241,10 +241,12 @@ bool hyp_onnx_aligns_operands(const hyp_onnx_node *n);
 typedef struct hyp_onnx_branch {
     hyp_onnx_scope around, constants;
     int64_t opset;
+    size_t adds;
 } hyp_onnx_branch;
 HYP_NODISCARD hyp_status hyp_onnx_branch_open(const hyp_onnx_node *n, const HypOnnx__GraphProto *graph,
                                               hyp_onnx_branch *out);
-/* Adds its other nodes, with inputs[i] for its input i, and sets outs[i] to its output i. */
+/* Adds its other nodes, with inputs[i] for its input i, and sets outs[i] to its output i. HYP_ERR_LIMIT where what is added again and
+ * again, or stands in other branches, is too much. */
 HYP_NODISCARD hyp_status hyp_onnx_branch_add(const hyp_onnx_node *n, hyp_onnx_branch *branch, const hyp_value_id *inputs,
                                              hyp_value_id *outs);
 void hyp_onnx_branch_close(hyp_onnx_branch *branch);

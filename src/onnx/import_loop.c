@@ -8,7 +8,6 @@
 #include "ir/constants.h"
 #include "onnx/import.h"
 
-enum { MOST_UNROLLED = 65536 /* nodes, of all loops together: what rewriting and a plan have time for */ };
 /* Of constants that bodies make, which are none of the file's. */
 static const uint64_t most_bytes = (uint64_t)256 << 20;
 
@@ -17,9 +16,9 @@ typedef struct loop {
     const HypOnnx__GraphProto *graph;
     hyp_onnx_branch body;
     hyp_value_id *in, *out; /* of the body, in the trip at hand */
-    uint32_t first,
-        handed_on;      /* inputs and results of the loop that trips hand on; outputs of the body from `first` on */
-    uint32_t collected; /* the last outputs of the body: what results are stacked of */
+    uint32_t handed_on;     /* results that are inputs of the next trip; outputs of the body from `first` on */
+    uint32_t first;
+    uint32_t collected;         /* the last outputs of the body: what results are stacked of */
     HYP_VEC(hyp_value_id) rows; /* `collected` of every trip */
     HYP_VEC(hyp_value_id) ran;  /* of every trip: [1], whether it is one of the model's */
     hyp_value_id running;       /* the same of the trip at hand, a scalar; HYP_NO_VALUE while it is known to be */
@@ -57,32 +56,14 @@ static void close_loop(loop *l)
 
 /* ---- one trip ---------------------------------------------------------------------------------------------- */
 
-static uint64_t nodes_of(const loop *l) { return (uint64_t)l->graph->n_node + l->graph->n_output; }
-
-static hyp_status take_nodes(loop *l, int64_t trip)
-{
-    hyp_importer *im = l->n->im;
-    if (nodes_of(l) > MOST_UNROLLED - im->unrolled)
-        return hyp_fail(im->diag, HYP_ERR_LIMIT,
-                        "trips are written out, and trip %lld is beyond the %d nodes that loops may come to; %s",
-                        (long long)trip, MOST_UNROLLED,
-                        l->running == HYP_NO_VALUE
-                            ? "a smaller size of what it goes over (--dim) or fewer trips are wanted"
-                            : "as the data decide where it ends, its trip count (input 0) has to be smaller");
-    im->unrolled += (uint32_t)nodes_of(l);
-    return HYP_OK;
-}
-
 /* Constants that were made for this trip, and are not just parts of the file. */
 static hyp_status take_bytes(loop *l, size_t first_value)
 {
     hyp_importer *im = l->n->im;
-    const uint8_t *file = im->source->data;
     for (size_t i = first_value; i < im->g->values.len; i++) {
         const hyp_value *v = &im->g->values.data[i];
-        const uint8_t *data = v->data;
-        if (v->kind == HYP_VALUE_CONST && !(data >= file && data < file + im->source->size))
-            im->unrolled_bytes += v->bytes;
+        bool in_file = (uintptr_t)v->data - (uintptr_t)im->source->data < im->source->size;
+        if (v->kind == HYP_VALUE_CONST && !in_file) im->unrolled_bytes += v->bytes;
     }
     if (im->unrolled_bytes <= most_bytes) return HYP_OK;
     return hyp_fail(im->diag, HYP_ERR_LIMIT, "trips are written out, and make constants of more than %llu MiB together",
@@ -93,7 +74,6 @@ static hyp_status add_trip(loop *l, int64_t trip)
 {
     hyp_importer *im = l->n->im;
     size_t first_value = im->g->values.len;
-    HYP_TRY(take_nodes(l, trip));
     hyp_status status = hyp_onnx_branch_add(l->n, &l->body, l->in, l->out);
     if (status != HYP_OK) {
         hyp_diag_prefix(im->diag, "in trip %lld of its body", (long long)trip);
@@ -253,9 +233,10 @@ static hyp_status decide(loop *l, hyp_value_id condition, bool *out_ends)
     *out_ends = known && !truth;
     if (known) return HYP_OK;
     /* `i < 5 and error > tolerance` ends where a part of it does. */
-    const hyp_node *node = &g->nodes.data[g->values.data[condition].producer];
-    for (uint32_t i = 0; g->values.data[condition].kind == HYP_VALUE_NODE && node->op == HYP_OP_and && i < 2; i++) {
-        HYP_TRY(read_condition(l->n, node->inputs[i], &known, &truth));
+    const hyp_value *v = &g->values.data[condition];
+    const hyp_node *both = v->kind == HYP_VALUE_NODE ? &g->nodes.data[v->producer] : NULL;
+    for (uint32_t i = 0; both && both->op == HYP_OP_and && i < 2; i++) {
+        HYP_TRY(read_condition(l->n, both->inputs[i], &known, &truth));
         if (known && !truth) return *out_ends = true, HYP_OK;
     }
     HYP_TRY(hyp_onnx_emit_dims(l->n, HYP_OP_reshape, condition, NULL, 0, &condition));

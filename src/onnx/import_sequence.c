@@ -4,7 +4,10 @@
 
 #include "onnx/import.h"
 
-enum { MOST_ITEMS = 1 << 24 /* of all sequences together, which loops may copy once in every trip */ };
+enum {
+    MOST_ITEMS = 1 << 24, /* of all sequences together, which loops may copy once in every trip */
+    MOST_PARTS = 1 << 16  /* that tensors are split into and joined of, a node of the graph or two for each */
+};
 
 static hyp_onnx_sequence sequence_of(const hyp_onnx_node *n, uint32_t input)
 {
@@ -34,6 +37,16 @@ static hyp_status add_sequence(const hyp_onnx_node *n, uint32_t count, hyp_value
     if (!*items) return hyp_fail_memory(im->diag, count * sizeof **items);
     *out = HYP_ONNX_SEQUENCE + (hyp_value_id)im->sequences.len;
     return hyp_vec_push(&im->sequences, im->diag, (hyp_onnx_sequence){*items, count});
+}
+
+static hyp_status take_parts(const hyp_onnx_node *n, size_t count)
+{
+    hyp_importer *im = n->im;
+    if (count > MOST_PARTS - im->sequence_parts)
+        return hyp_fail(im->diag, HYP_ERR_LIMIT, "sequences are split and joined of more than %d parts together",
+                        MOST_PARTS);
+    im->sequence_parts += count;
+    return HYP_OK;
 }
 
 static hyp_status import_empty(hyp_onnx_node *n)
@@ -127,6 +140,7 @@ static hyp_status import_concat(hyp_onnx_node *n)
     if (!s.count)
         return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
                         "its sequence is empty, so that the shape of its result is not known");
+    HYP_TRY(take_parts(n, s.count));
     hyp_value_id *parts = hyp_arena_zalloc(&n->im->arena, s.count, sizeof *parts);
     if (!parts) return hyp_fail_memory(n->im->diag, s.count * sizeof *parts);
     HYP_TRY(hyp_onnx_axis(n, axis, hyp_onnx_value_type(n, s.items[0]).rank + (is_new != 0), &axis));
@@ -187,6 +201,7 @@ static hyp_status import_split(hyp_onnx_node *n)
                         "change; it has to be known: --dim or --shapes");
     bool listed = split.present && hyp_onnx_input_type(n, 1).rank == 1;
     HYP_TRY(count_parts(n, &split, listed, x.dims[axis], &count));
+    HYP_TRY(take_parts(n, count));
     HYP_TRY(add_sequence(n, count, &items, n->outputs));
     type = x;
     type.rank--;

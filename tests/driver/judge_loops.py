@@ -345,6 +345,14 @@ def refused():
             [*data, node("Neg", "h", "h2"), node("SequenceInsert", "l1 h2", "l2")], {"h": F32, "l1": F32},
             {"on": BOOL, "h2": F32, "l2": F32})), node("ConcatFromSequence", "l", "y", axis=0)], X, {"y": (F32, None)},
         {**go, "n": at(2)}), "output of node"
+    yield "parts without end", model(
+        [node("SplitToSequence", "x", "s", axis=0), node("SequenceAt", "s zero", "y")], {"x": (F32, (1 << 24, 1))}, {"y": (F32, None)},
+        lists), "65536"
+    wide = graph([node("Neg", "h" if i == 0 else f"v{i - 1}", f"v{i}") for i in range(4000)], {}, {"v3999": (F32, None)})
+    yield "a branch in a loop", model(
+        [node("Loop", "n - x", "y", body=body([node("If", "t", "h2", then_branch=wide, else_branch=wide), KEEP], {"h": F32},
+                                              {"on": BOOL, "h2": F32}))],
+        X, {"y": (F32, None)}, {"n": at(1000), "t": np.bool_(True)}), "65536"
     yield "parts that are not whole", model(
         [node("SplitToSequence", "x parts", "s", axis=1), node("SequenceAt", "s zero", "y")], X, {"y": (F32, None)},
         {**lists, "parts": i64(1, 2)}), "parts"
