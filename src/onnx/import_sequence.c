@@ -173,7 +173,7 @@ static hyp_status count_parts(const hyp_onnx_node *n, const hyp_onnx_ints *split
         if (sum > size && listed) break;
     }
     int64_t each = split->present && !listed && split->count ? split->items[0] : 1;
-    int64_t parts = listed ? split->count : (size + each - 1) / each;
+    int64_t parts = listed ? split->count : size / each + (size % each != 0);
     if ((listed && sum != size) || (split->present && !split->count) || parts > MOST_ITEMS)
         return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "the parts do not make up an axis of %lld elements",
                         (long long)size);

@@ -225,12 +225,12 @@ def sequences():
          node("SequenceLength", "g", "n")],
         X, {"y": (F32, None), "n": (I64, None)}, places), ROWS
     for name, inputs, attrs in (("ones", "x", {}), ("ones without the axis", "x", {"keepdims": 0, "axis": 1}),
-                                ("parts of a size", "x two", {"axis": 1}), ("a rest", "x three", {"axis": -1}),
+                                ("parts of a size", "x two", {"axis": 1}), ("one part", "x most", {"axis": 1}), ("a rest", "x three", {"axis": -1}),
                                 ("a list of parts", "x list", {"axis": 1})):
         yield f"split to {name}", model(
             [node("SplitToSequence", inputs, "s", **attrs), node("SequenceLength", "s", "n"), node("SequenceAt", "s last", "y"),
              node("SequenceAt", "s zero", "z")], {"x": (F32, (2, 4))}, {"y": (F32, None), "z": (F32, None), "n": (I64, None)},
-            {"last": at(-1), "zero": at(0), "two": at(2), "three": at(3), "list": i64(1, 3)}), [{"x": f32(2, 4)}]
+            {"last": at(-1), "zero": at(0), "two": at(2), "three": at(3), "most": at((1 << 63) - 1), "list": i64(1, 3)}), [{"x": f32(2, 4)}]
 
 
 def scans():
