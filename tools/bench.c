@@ -2,10 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench_report.h"
+#include "bench.h"
 #include "hypatia.h"
 #include "interrupt.h"
 #include "resident.h"
+#include "terminal.h"
 #include "timing.h"
 
 enum {
@@ -16,6 +17,7 @@ enum {
     OPT_STEPS,
     OPT_RESIDENT,
     OPT_TRANSFERS,
+    OPT_COMPARE,
     OPT_JSON,
     OPT_QUIET
 };
@@ -29,21 +31,13 @@ static const cli_option options[] = {
     [OPT_STEPS] = {"steps", 0, NULL, "also time every step, beside what the compiler predicted"},
     [OPT_RESIDENT] = {"resident", 0, NULL, "tensors in the device's memory: the default on a GPU"},
     [OPT_TRANSFERS] = {"transfers", 0, NULL, "on a GPU: from and to the host's memory; say what the copies take"},
+    [OPT_COMPARE] = {"compare", 0, "PLAN.bin", "time this plan, too, in turns, and say whether it is faster"},
     [OPT_JSON] = {"json", 0, "FILE|-", "write every sample and the figures as JSON"},
     [OPT_QUIET] = {"quiet", 'q', NULL, "print no table"},
     {0},
 };
 
-static const char tool[] = "hypatia bench";
-
-typedef struct request {
-    session_options session;
-    double warmup_ms, seconds;
-    int64_t iterations;
-    cli_list percentiles;
-    const char *json;
-    bool quiet, steps, resident, transfers;
-} request;
+const char bench_tool[] = "hypatia bench";
 
 static void help(void)
 {
@@ -58,7 +52,7 @@ static void help(void)
 
 static int read_option(void *opaque, const cli_args *args, int option, const char *value)
 {
-    request *r = opaque;
+    bench_request *r = opaque;
     switch (option) {
     case OPT_WARMUP:
         if (!cli_parse_double(value, 0, &r->warmup_ms))
@@ -76,6 +70,7 @@ static int read_option(void *opaque, const cli_args *args, int option, const cha
     case OPT_STEPS: r->steps = true; return CLI_OK;
     case OPT_RESIDENT: r->resident = true; return CLI_OK;
     case OPT_TRANSFERS: r->transfers = true; return CLI_OK;
+    case OPT_COMPARE: r->compare = value; return CLI_OK;
     case OPT_JSON: r->json = value; return CLI_OK;
     case OPT_QUIET: r->quiet = true; return CLI_OK;
     default: return session_read_option(&r->session, args, option, value);
@@ -84,36 +79,49 @@ static int read_option(void *opaque, const cli_args *args, int option, const cha
 
 /* ---- sampling -------------------------------------------------------------------------------------------- */
 
-static hyp_status run_once(session *s, hyp_diag *diag)
+hyp_status bench_run_once(session *s, hyp_diag *diag)
 {
     hyp_status status =
         hyp_context_run(s->context, s->inputs, s->input_count, s->outputs, s->output_count, diag);
     return status != HYP_OK ? status : hyp_context_synchronize(s->context, diag); /* at once where the results are in the host's memory */
 }
 
-/* Runs until both minimums are reached, or until it is interrupted. Tensors are matched by position, so that no name is
- * compared. */
-static int sample(session *s, const request *r, const volatile sig_atomic_t *stop_asked, samples *out)
+int bench_warm_up(session *s, const bench_request *r, const volatile sig_atomic_t *stop_asked)
 {
     hyp_diag diag = {0};
     for (size_t i = 0; i < s->input_count; i++) s->inputs[i].name = NULL;
-    double start = timing_now(), end = start + r->warmup_ms * 1e-3;
+    double end = timing_now() + r->warmup_ms * 1e-3;
     do {
-        if (run_once(s, &diag) != HYP_OK) return cli_report(tool, &diag);
+        if (bench_run_once(s, &diag) != HYP_OK) return cli_report(bench_tool, &diag);
     } while (timing_now() < end && !*stop_asked);
+    return CLI_OK;
+}
 
-    start = timing_now();
-    end = start + r->seconds;
+void bench_add_sample(samples *out, double us)
+{
+    if (out->count == out->capacity) { /* between two samples, so that none of them pays */
+        out->capacity = out->capacity ? 2 * out->capacity : 1 << 16;
+        out->us = cli_alloc(out->us, out->capacity, sizeof *out->us);
+    }
+    out->us[out->count++] = us;
+}
+
+/* Runs until both minimums are reached, or until it is interrupted. */
+static int sample(session *s, const bench_request *r, const volatile sig_atomic_t *stop_asked, samples *out)
+{
+    hyp_diag diag = {0};
+    int code = bench_warm_up(s, r, stop_asked);
+    if (code != CLI_OK) return code;
+    double start = timing_now(), end = start + r->seconds;
     for (double stop = start; (out->count < (size_t)r->iterations || stop < end) && !*stop_asked;) {
-        if (out->count == out->capacity) { /* between two samples, so that none of them pays */
-            out->capacity = out->capacity ? 2 * out->capacity : 1 << 16;
-            out->us = cli_alloc(out->us, out->capacity, sizeof *out->us);
-        }
+        char left[32];
+        if (terminal_work_asks())
+            terminal_work_says("%zu samples, about %s left", out->count, terminal_duration(end - stop, left));
         double begin = timing_now();
-        hyp_status status = run_once(s, &diag);
+        hyp_status status = bench_run_once(s, &diag);
         stop = timing_now();
-        if (status != HYP_OK) return cli_report(tool, &diag);
-        out->us[out->count++] = (stop - begin) * 1e6;
+        if (status != HYP_OK) return cli_report(bench_tool, &diag);
+        bench_add_sample(out, (stop - begin) * 1e6);
     }
     return CLI_OK;
 }
@@ -136,7 +144,7 @@ static int sample_queued(session *s, const samples *single, double *out)
         for (size_t i = 0; i < runs && status == HYP_OK; i++)
             status = hyp_context_run(s->context, s->inputs, s->input_count, s->outputs, s->output_count, &diag);
         if (status == HYP_OK) status = hyp_context_synchronize(s->context, &diag);
-        if (status != HYP_OK) return cli_report(tool, &diag);
+        if (status != HYP_OK) return cli_report(bench_tool, &diag);
         rounds[k] = (timing_now() - begin) * 1e6 / (double)runs;
     }
     *out = timing_median(rounds, ROUNDS);
@@ -144,7 +152,7 @@ static int sample_queued(session *s, const samples *single, double *out)
 }
 
 /* With --transfers samples are of host tensors, and a second set on the device tells what of it the copies are. */
-static int measure(session *s, const request *r, resident *device, const volatile sig_atomic_t *stop_asked,
+static int measure(session *s, const bench_request *r, resident *device, const volatile sig_atomic_t *stop_asked,
                    bench_results *out)
 {
     bool cuda = hyp_engine_device(s->engine) == HYP_DEVICE_CUDA;
@@ -153,7 +161,7 @@ static int measure(session *s, const request *r, resident *device, const volatil
     if (r->transfers || !(cuda || r->resident)) code = sample(s, r, stop_asked, &out->all);
     if (code == CLI_OK && (cuda || r->resident) && !*stop_asked) {
         samples own = {0}, *at = r->transfers ? &own : &out->all;
-        code = resident_open(device, s, tool);
+        code = resident_open(device, s, bench_tool);
         resident_use(device, s, true);
         if (code == CLI_OK) code = sample(s, r, stop_asked, at);
         if (code == CLI_OK && cuda && at->count && !*stop_asked) code = sample_queued(s, at, &out->queued_us);
@@ -161,32 +169,36 @@ static int measure(session *s, const request *r, resident *device, const volatil
         if (!r->transfers) out->device_memory = "device";
         free(own.us);
     }
-    if (code == CLI_OK && r->steps && !*stop_asked) code = step_times_measure(&out->steps, s, r->seconds, 3, tool);
-    if (code == CLI_OK && !(out->work = step_work(s, tool))) code = CLI_FAILED;
+    if (code == CLI_OK && r->steps && !*stop_asked) code = step_times_measure(&out->steps, s, r->seconds, 3, bench_tool);
+    if (code == CLI_OK && !(out->work = step_work(s, bench_tool))) code = CLI_FAILED;
     return code;
 }
 
-static int bench(session *s, const request *r, const cli_args *args)
+static int bench(session *s, const bench_request *r, const cli_args *args)
 {
     file_uses uses = {0};
     file_uses_add(&uses, "--json", r->json, true);
+    file_uses_add(&uses, "--compare", r->compare, false);
     session_file_uses(&r->session, &uses);
     int code = file_uses_check(&uses, args);
-    if (code == CLI_OK) code = session_open(s, &r->session, tool);
+    if (code == CLI_OK) code = session_open(s, &r->session, bench_tool);
     if (code == CLI_OK) code = session_make_inputs(s, &r->session, "random:0", args);
-    if (code == CLI_OK) code = session_make_outputs(s, tool);
+    if (code == CLI_OK && r->compare) return bench_compare(s, r, args);
+    if (code == CLI_OK) code = session_make_outputs(s, bench_tool);
     resident device = {0};
     bench_results results = {
         .plan = r->session.plan, .threads = r->session.threads, .percentiles = &r->percentiles};
     const volatile sig_atomic_t *stop_asked = interrupt_catch();
+    terminal_work_begin(bench_tool, r->quiet, false);
     if (code == CLI_OK) code = measure(s, r, &device, stop_asked, &results);
+    terminal_work_end();
     interrupt_release();
     bool whole = !*stop_asked;
-    if (!whole) fprintf(stderr, "%s: interrupted; %zu samples were taken\n", tool, results.all.count);
+    if (!whole) fprintf(stderr, "%s: interrupted; %zu samples were taken\n", bench_tool, results.all.count);
     if (code == CLI_OK && results.all.count) {
         bool piped = r->json && strcmp(r->json, "-") == 0;
-        if (!r->quiet && !piped) bench_print(s, &results);
-        if (r->json) code = bench_write_json(s, &results, r->json, tool);
+        if (!r->quiet && !piped) bench_print(s, &results, r->session.verbose);
+        if (r->json) code = bench_write_json(s, &results, r->json, bench_tool);
     }
     if (code == CLI_OK && !whole) code = CLI_INTERRUPTED;
     resident_close(&device, s);
@@ -196,13 +208,17 @@ static int bench(session *s, const request *r, const cli_args *args)
 
 int command_bench(int argc, char **argv)
 {
-    request r = {.warmup_ms = 200, .seconds = 3, .iterations = 10};
+    bench_request r = {.warmup_ms = 200, .seconds = 3, .iterations = 10};
     session s = {0};
-    cli_args args = cli_begin(tool, options, argc, argv);
+    cli_args args = cli_begin(bench_tool, options, argc, argv);
     int code;
     if (!session_read_arguments(&r.session, &args, read_option, &r, help, &code)) goto done;
     if (r.resident && r.transfers) {
         code = cli_usage_error(&args, "--resident and --transfers exclude each other: the first leaves the copies out");
+        goto done;
+    }
+    if (r.compare && r.steps) {
+        code = cli_usage_error(&args, "--steps is of one plan: leave out one of --steps and --compare");
         goto done;
     }
     if (!r.percentiles.count) cli_list_split(&r.percentiles, "50,90,95,99");

@@ -9,6 +9,7 @@
 
 #include "commit.h"
 #include "hypatia.h"
+#include "terminal.h"
 #include "timing.h"
 
 /* What reading the clock twice costs, in microseconds: the least of many. */
@@ -42,12 +43,29 @@ static figures compute_figures(const samples *all)
     return f;
 }
 
-/* Nearest rank. */
-static double percentile(const figures *f, double p)
+static double percentile(const figures *f, double p) { return timing_percentile(f->sorted, f->count, p); }
+
+/* How the samples are distributed: a bar for each part of what lies between the least and the 99th percentile, and one for
+ * what lies above. */
+static void print_histogram(const figures *f)
 {
-    double rank = ceil(p / 100 * (double)f->count);
-    size_t i = rank < 1 ? 0 : (size_t)rank - 1;
-    return f->sorted[i < f->count ? i : f->count - 1];
+    enum { PARTS = 7, BAR = 40 };
+    static const char bar[BAR + 1] = "########################################";
+    double low = f->sorted[0], high = percentile(f, 99), width = (high - low) / PARTS;
+    size_t counts[PARTS + 1] = {0}, most = 1, columns = terminal_width(stdout), room = BAR;
+    if (f->count < 2 * PARTS || !(width > 0)) return;
+    for (size_t i = 0; i < f->count; i++) {
+        double part = (f->sorted[i] - low) / width;
+        size_t k = f->sorted[i] > high ? PARTS : part < PARTS ? (size_t)part : PARTS - 1;
+        if (++counts[k] > most) most = counts[k];
+    }
+    enum { BESIDE = 36 }; /* what stands before and behind a bar */
+    if (columns && columns < BESIDE + BAR) room = columns > BESIDE ? columns - BESIDE : 1;
+    for (size_t k = 0; k <= PARTS; k++) {
+        int filled = (int)((counts[k] * room + most / 2) / most);
+        printf("%-8s %-5s %10.3f us ", k ? "" : "spread", k < PARTS ? "from" : "above", low + width * (double)k);
+        printf("%.*s%s%zu\n", filled, bar, filled ? " " : "", counts[k]);
+    }
 }
 
 /* Of all steps together. */
@@ -77,7 +95,7 @@ static void print_work(const session *s, const bench_results *r, double us)
     putchar('\n');
 }
 
-void bench_print(const session *s, const bench_results *r)
+void bench_print(const session *s, const bench_results *r, bool verbose)
 {
     figures f = compute_figures(&r->all);
     bool cuda = hyp_engine_device(s->engine) == HYP_DEVICE_CUDA;
@@ -93,17 +111,18 @@ void bench_print(const session *s, const bench_results *r)
     for (size_t i = 0; i < r->percentiles->count; i++)
         printf("p%-7s %.3f us\n", r->percentiles->items[i], percentile(&f, atof(r->percentiles->items[i])));
     printf("min, max %.3f us, %.3f us\n", f.sorted[0], f.sorted[f.count - 1]);
+    print_histogram(&f);
     if (r->resident_us > 0)
         printf("transfers %.3f us of the median: without them it is %.3f us\n", p50 - r->resident_us, r->resident_us);
     if (r->queued_us > 0) printf("queued   %.3f us a run, where one follows the other\n", r->queued_us);
     print_work(s, r, r->queued_us > 0 ? r->queued_us : p50);
     print_predicted(s);
     if (f.deviation > 0.1 * f.mean)
-        printf("warning: the times vary: their standard deviation is %.0f %% of the mean\n",
-               100 * f.deviation / f.mean);
+        printf("%swarning:%s the times vary: their standard deviation is %.0f %% of the mean\n",
+               terminal_begin(stdout, TERMINAL_WARNING), terminal_begin(stdout, TERMINAL_PLAIN), 100 * f.deviation / f.mean);
     if (p50 < 2) printf("note: reading the clock is %.3f us of every sample\n", clock_cost());
     free(f.sorted);
-    if (r->steps.count) step_times_print(&r->steps, s);
+    if (r->steps.count) step_times_print(&r->steps, s, verbose);
 }
 
 /* {"key", "taken", "by", "tuned_us" and "alternatives": [{"name", "predicted_us", or "cannot"}]} of each choice of a
@@ -184,13 +203,13 @@ int bench_write_json(const session *s, const bench_results *r, const char *path,
     }
     free(f.sorted);
     if (!root || json_object_set_new(root, "samples_us", list) != 0) {
-        fprintf(stderr, "%s: out of memory\n", tool);
+        cli_error(tool, "out of memory");
         return CLI_FAILED;
     }
     size_t flags = JSON_REAL_PRECISION(7) | JSON_COMPACT;
     int failed = strcmp(path, "-") == 0 ? json_dumpf(root, stdout, flags) : json_dump_file(root, path, flags);
     json_decref(root);
-    if (failed) fprintf(stderr, "%s: %s: cannot write: %s\n", tool, path, strerror(errno));
+    if (failed) cli_error(tool, "%s: cannot write: %s", path, strerror(errno));
     return failed ? CLI_FAILED : CLI_OK;
 }
 

@@ -20,7 +20,8 @@ typedef struct bench_results {
     hyp_step_work_info *work; /* by step */
 } bench_results;
 
-void bench_print(const session *s, const bench_results *r);
+/* For people; `verbose`: whatever the terminal's width is. */
+void bench_print(const session *s, const bench_results *r, bool verbose);
 /* An exit code after a message. `path` is a file, or "-". */
 int bench_write_json(const session *s, const bench_results *r, const char *path, const char *tool);
 void bench_results_free(bench_results *r);

@@ -9,6 +9,7 @@
 #include "calibration.h"
 #include "measure.h"
 #include "tempfile.h"
+#include "terminal.h"
 #include "timing.h"
 
 /* One more kernel of a step is a little less than a kernel of another: nothing is looked up in between. */
@@ -44,13 +45,15 @@ typedef struct calibration {
     calibration_kernel *kernels; /* those of the device, in all of its types */
     size_t kernel_count;
     size_t done, all;
-    bool shows; /* progress, on a terminal */
 } calibration;
 
 static void show_progress(calibration *c, const char *what)
 {
+    double spent = timing_now() - c->begin;
+    char left[32];
+    terminal_work_says("measuring %zu of %zu: %s, about %s left", c->done + 1, c->all, what,
+                       terminal_duration(c->done ? spent / (double)c->done * (double)(c->all - c->done) : c->deadline - c->begin, left));
     c->done++;
-    if (c->shows) fprintf(stderr, "\r%s: measuring %zu of %zu: %-24s", c->args->tool, c->done, c->all, what);
 }
 
 static void find_clock(calibration *c)
@@ -181,7 +184,7 @@ static int time_reading(calibration *c, const char *what, double bytes, int thre
     show_progress(c, what);
     int code = time_kernel(c, &(calibration_kernel){"linear", HYP_F32, {1, rows, COLUMNS}, false}, threads, &seconds);
     if (code == CLI_OK && seconds == 0) {
-        fprintf(stderr, "%s: a layer of %lld x %d is no step of its plan\n", c->args->tool, (long long)rows, COLUMNS);
+        cli_error(c->args->tool, "a layer of %lld x %d is no step of its plan", (long long)rows, COLUMNS);
         return CLI_FAILED;
     }
     *out = (double)(rows * COLUMNS * (int64_t)sizeof(float)) / seconds;
@@ -430,7 +433,7 @@ static void print_profile(FILE *to, const calibration *c, const results *r)
 
 static int cannot_write(const char *path, const cli_args *args)
 {
-    fprintf(stderr, "%s: %s: cannot write: %s\n", args->tool, path, strerror(errno));
+    cli_error(args->tool, "%s: cannot write: %s", path, strerror(errno));
     return CLI_FAILED;
 }
 
@@ -463,7 +466,6 @@ int calibrate(const char *path, const measure_options *o, const cli_args *args)
     if (check_writable(path, args) != CLI_OK) return CLI_FAILED;
     calibration c = {.options = o,
                      .args = args,
-                     .shows = !o->quiet && isatty(STDERR_FILENO),
                      .gpu = o->device == HYP_DEVICE_CUDA,
                      .rounds = o->device == HYP_DEVICE_CUDA ? 1 : ROUNDS};
     hyp_compile_options compile = {.size = sizeof compile};
@@ -474,12 +476,13 @@ int calibrate(const char *path, const measure_options *o, const cli_args *args)
     for (int n = 1; n < threads && !c.gpu; n *= 2) c.all += 2 * SPEEDUP_TIMES;
     c.begin = timing_now();
     c.deadline = c.begin + LONGEST * fmax(o->seconds, SHORTEST);
+    terminal_work_begin(args->tool, o->quiet, false);
     if (!c.gpu) find_clock(&c);
     int code = normal_rules(&compile, &c.normal, args->tool);
     if (code == CLI_OK) code = c.gpu ? measure_gpu(&c, &r) : measure_core(&c, &r);
     if (code == CLI_OK && !c.gpu) code = measure_speedups(&c, threads, &r);
     if (code == CLI_OK) code = measure_kernels(&c, &r);
-    if (c.shows) fputc('\n', stderr);
+    terminal_work_end();
     cli_list_free(&c.normal);
     if (code == CLI_OK) code = write_profile(path, &c, &r);
     if (code == CLI_OK && !o->quiet) print_summary(&c, &r, path);

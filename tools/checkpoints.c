@@ -23,7 +23,7 @@ static void name_of(int64_t step, char name[NAME_ROOM])
 
 static int fail(const checkpoints *c, const char *name, const char *what)
 {
-    fprintf(stderr, "%s: %s/%s: %s: %s\n", c->tool, c->path, name, what, strerror(errno));
+    cli_error(c->tool, "%s/%s: %s: %s", c->path, name, what, strerror(errno));
     return CLI_FAILED;
 }
 
@@ -66,7 +66,7 @@ static int open_folder(checkpoints *c)
     int fd = open(c->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return fail(c, "", "cannot open the folder");
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) { /* some file systems have no locks */
-        fprintf(stderr, "%s: %s: another training writes its checkpoints there\n", c->tool, c->path);
+        cli_error(c->tool, "%s: another training writes its checkpoints there", c->path);
         close(fd);
         return CLI_FAILED;
     }
@@ -118,7 +118,7 @@ char *checkpoints_find(const char *folder, const char *tool)
     if (access(path, F_OK) == 0) return cli_copy(path, strlen(path));
     int code = checkpoints_open_beside(&c, folder, tool);
     if (code == CLI_OK && !c.count) {
-        fprintf(stderr, "%s: %s: has no checkpoints\n", tool, folder);
+        cli_error(tool, "%s: has no checkpoints", folder);
         code = CLI_FAILED;
     }
     if (code == CLI_OK) {
@@ -260,7 +260,7 @@ int checkpoints_rescue(const checkpoints *c, const train_state *state, const hyp
     snprintf(path, sizeof path, "%s/hypatia-XXXXXX.safetensors", cli_temp_folder());
     int fd = mkstemps(path, 12);
     if (fd < 0 || !write_file(fd, state, variables, count)) {
-        fprintf(stderr, "%s: %s: cannot write the checkpoint there either: %s\n", c->tool, path, strerror(errno));
+        cli_error(c->tool, "%s: cannot write the checkpoint there either: %s", path, strerror(errno));
         if (fd >= 0) unlink(path);
         return CLI_FAILED;
     }
@@ -325,12 +325,12 @@ static int match(const checkpoints *c, const safetensors *s, const hyp_tensor *v
         while (k < s->count && strcmp(s->tensors[k].name, variables[i].name) != 0) k++;
         places[i] = k;
         if (k < s->count && is_same(&s->tensors[k], &variables[i])) continue;
-        fprintf(stderr, "%s: %s: %s variable '%s'%s\n", c->tool, s->path, k < s->count ? "its" : "has no",
+        cli_error(c->tool, "%s: %s variable '%s'%s", s->path, k < s->count ? "its" : "has no",
                 cli_shown(variables[i].name), k < s->count ? " is of another type or other dims than the plan's" : "");
         return CLI_USAGE;
     }
     if (s->count == count) return CLI_OK;
-    fprintf(stderr, "%s: %s: has %zu tensors, but the plan %zu variables\n", c->tool, s->path, s->count, count);
+    cli_error(c->tool, "%s: has %zu tensors, but the plan %zu variables", s->path, s->count, count);
     return CLI_USAGE;
 }
 
@@ -347,10 +347,10 @@ static int restore_from(const checkpoints *c, int64_t step, train_state *state, 
     int code = CLI_OK;
     size_t *places = cli_alloc(NULL, count, sizeof *places);
     if (!read_state(&s, &found) || found.step != step) {
-        fprintf(stderr, "%s: %s: is no checkpoint of a training: its metadata are not those of one\n", c->tool, path);
+        cli_error(c->tool, "%s: is no checkpoint of a training: its metadata are not those of one", path);
         code = CLI_FAILED;
     } else if (found.model_hash != state->model_hash) {
-        fprintf(stderr, "%s: %s: is of another model than the plan\n", c->tool, path);
+        cli_error(c->tool, "%s: is of another model than the plan", path);
         code = CLI_USAGE;
     } else {
         code = match(c, &s, variables, count, places);

@@ -8,6 +8,7 @@
 #include "race.h"
 #include "resident.h"
 #include "tempfile.h"
+#include "terminal.h"
 #include "timing.h"
 
 enum { FORMS = HYP_COMPILE_FORMS, FEWEST = 5, MOST = 1000, ID = 8 /* bytes */, PARTS = 20 };
@@ -72,6 +73,7 @@ static hyp_status time_all(const chooser *c, field *all, size_t count, double se
         for (size_t i = 0; i < count; i++) {
             if (is_stopped(c)) return HYP_OK;
             if (!all->runners[i].open) continue;
+            terminal_work_says("timing forms, round %d of up to %d", rounds + 1, RACE_ROUNDS);
             all->times[i].in = true;
             hyp_status status = time_round(&all->runners[i], each, &all->times[i].rounds[rounds], diag);
             if (status != HYP_OK) return status;
@@ -213,7 +215,10 @@ static hyp_status race(chooser *c, const hyp_compile_forms *forms, const char *q
     for (size_t i = 0; i < forms->count && status == HYP_OK; i++)
         if (!all->runners[i].open) status = open_form(c, forms, i, &all->runners[i], diag);
     int rounds = 0;
+    terminal_work_tick(false);
     if (status == HYP_OK) status = time_all(c, all, forms->count, share * c->options.seconds, &rounds, diag);
+    terminal_work_tick(true);
+    terminal_work_hide();
     c->spent += timing_now() - begin;
     if (status != HYP_OK || rounds == 0) return status;
     *out = race_winner(all->times, forms->count, forms->predicted, rounds);
@@ -238,6 +243,7 @@ static hyp_status answer(chooser *c, const hyp_compile_forms *forms, field *all,
         status = race(c, forms, question, all, out, diag);
         if (!forms->whole) c->raced++;
     } else if (known && forms->whole && c->people) {
+        terminal_work_hide();
         fprintf(c->people, "the form that was the fastest before: %s\n", forms->names[*out]);
     }
     free(question);

@@ -8,6 +8,10 @@
 #include <unistd.h>
 
 #include "commit.h"
+#include "terminal.h"
+
+/* What every command of every tool takes besides the rows of its table. */
+static const cli_option color_option = {"color", 0, "WHEN", "colours: auto (where the output is a terminal), always, never"};
 
 cli_args cli_begin(const char *tool, const cli_option *options, int argc, char **argv)
 {
@@ -27,11 +31,27 @@ int cli_end(const char *tool, int code)
     return code == CLI_OK ? CLI_FAILED : code;
 }
 
+void cli_begin_error(const char *tool)
+{
+    terminal_work_hide();
+    fprintf(stderr, "%s%s:%s ", terminal_begin(stderr, TERMINAL_ERROR), tool, terminal_begin(stderr, TERMINAL_PLAIN));
+}
+
+void cli_error(const char *tool, const char *fmt, ...)
+{
+    va_list list;
+    va_start(list, fmt);
+    cli_begin_error(tool);
+    vfprintf(stderr, fmt, list);
+    fputc('\n', stderr);
+    va_end(list);
+}
+
 int cli_usage_error(const cli_args *args, const char *fmt, ...)
 {
     va_list list;
     va_start(list, fmt);
-    fprintf(stderr, "%s: ", args->tool);
+    cli_begin_error(args->tool);
     vfprintf(stderr, fmt, list);
     fprintf(stderr, "\nTry '%s --help'.\n", args->tool);
     va_end(list);
@@ -40,12 +60,9 @@ int cli_usage_error(const cli_args *args, const char *fmt, ...)
 
 static int unknown_option(const cli_args *args, const char *name, size_t len)
 {
-    const char *names[64];
-    size_t count = 0;
-    while (count < 64 && args->options[count].name) {
-        names[count] = args->options[count].name;
-        count++;
-    }
+    const char *names[128] = {color_option.name};
+    size_t count = 1;
+    for (; count < 128 && args->options[count - 1].name; count++) names[count] = args->options[count - 1].name;
     char *text = cli_copy(name, len);
     const char *near = cli_nearest(text, names, count);
     if (near)
@@ -67,12 +84,31 @@ static int take_value(cli_args *args, int option, const char **value)
     return CLI_ERROR;
 }
 
+static bool names_option(const cli_option *option, const char *text, size_t len)
+{
+    return strlen(option->name) == len && memcmp(option->name, text, len) == 0;
+}
+
+/* --color, and then the next option. */
+static int take_color(cli_args *args, const char *equals, const char **value)
+{
+    if (!equals && args->at == args->count) {
+        cli_usage_error(args, "option '--color' needs a value: --color WHEN");
+        return CLI_ERROR;
+    }
+    const char *when = equals ? equals + 1 : args->argv[args->at++];
+    if (terminal_choose_color(when)) return cli_next(args, value);
+    cli_usage_error(args, "--color: '%s' is none of auto, always, never", when);
+    return CLI_ERROR;
+}
+
 static int next_long(cli_args *args, const char *text, const char **value)
 {
     const char *equals = strchr(text, '=');
     size_t len = equals ? (size_t)(equals - text) : strlen(text);
+    if (names_option(&color_option, text, len)) return take_color(args, equals, value);
     for (int i = 0; args->options[i].name; i++) {
-        if (strlen(args->options[i].name) != len || memcmp(args->options[i].name, text, len) != 0) continue;
+        if (!names_option(&args->options[i], text, len)) continue;
         if (!args->options[i].value && equals) {
             cli_usage_error(args, "option '--%s' takes no value", args->options[i].name);
             return CLI_ERROR;
@@ -114,23 +150,27 @@ int cli_next(cli_args *args, const char **value)
     return text[1] == '-' ? next_long(args, text + 2, value) : next_short(args, text + 1, value);
 }
 
+static void print_option(FILE *to, const cli_option *o)
+{
+    char left[64];
+    if (o->short_name)
+        snprintf(left, sizeof left, "-%c, --%s%s%s", o->short_name, o->name, o->value ? " " : "", o->value ? o->value : "");
+    else
+        snprintf(left, sizeof left, "    --%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
+    fprintf(to, "  %-30s %s\n", left, o->help);
+}
+
 void cli_print_options(FILE *to, const cli_option *options)
 {
     fprintf(to, "\nOptions:\n");
-    for (const cli_option *o = options; o->name; o++) {
-        char left[64];
-        if (o->short_name)
-            snprintf(left, sizeof left, "-%c, --%s%s%s", o->short_name, o->name, o->value ? " " : "",
-                     o->value ? o->value : "");
-        else
-            snprintf(left, sizeof left, "    --%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
-        fprintf(to, "  %-30s %s\n", left, o->help);
-    }
+    for (const cli_option *o = options; o->name; o++) print_option(to, o);
+    print_option(to, &color_option);
 }
 
 int cli_report(const char *tool, const hyp_diag *diag)
 {
-    fprintf(stderr, "%s: %s\n", tool, diag->message[0] ? diag->message : hyp_status_name(diag->status));
+    cli_begin_error(tool);
+    fprintf(stderr, "%s\n", diag->message[0] ? diag->message : hyp_status_name(diag->status));
     switch (diag->status) {
     case HYP_OK: return CLI_OK;
     case HYP_ERR_INVALID_ARGUMENT: return CLI_USAGE;
@@ -180,18 +220,26 @@ const char *cli_shown(const char *name)
     static char kept[KEPT][LONGEST];
     static int next;
     char *text = kept[next++ % KEPT];
-    if (hyp_visible(name, text, LONGEST) >= LONGEST) memcpy(text + strlen(text) - 3, "...", 4);
+    if (hyp_visible(name, text, LONGEST) < LONGEST) return text;
+    size_t end = strlen(text) - 3;
+    while (((unsigned char)text[end] & 0xc0) == 0x80) end--; /* not in the middle of a character */
+    memcpy(text + end, "...", 4);
     return text;
+}
+
+char *cli_visible(const char *text)
+{
+    size_t room = hyp_visible(text, NULL, 0) + 1;
+    char *shown = cli_alloc(NULL, room, 1);
+    hyp_visible(text, shown, room);
+    return shown;
 }
 
 void cli_print_lines(FILE *to, const char *indent, const char *text)
 {
     while (*text) {
         size_t len = strcspn(text, "\n");
-        char *line = cli_copy(text, len);
-        size_t room = hyp_visible(line, NULL, 0) + 1;
-        char *shown = cli_alloc(NULL, room, 1);
-        hyp_visible(line, shown, room);
+        char *line = cli_copy(text, len), *shown = cli_visible(line);
         fprintf(to, "%s%s\n", indent, shown);
         free(shown);
         free(line);

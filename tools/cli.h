@@ -39,7 +39,7 @@ cli_args cli_begin(const char *tool, const cli_option *options, int argc, char *
 void cli_guard_streams(void);
 /* Last thing in main: the exit code, which is CLI_FAILED after a message where all went well but standard output was lost. */
 int cli_end(const char *tool, int code);
-/* The index of the next option, with *value its value; CLI_POSITIONAL with *value the argument; CLI_END; or
+/* The index of the next option (--color, which every command has, is taken here), with *value its value; CLI_POSITIONAL with *value the argument; CLI_END; or
  * CLI_ERROR after a message on stderr (exit with CLI_USAGE). */
 int cli_next(cli_args *args, const char **value);
 /* The table as help text. */
@@ -47,6 +47,10 @@ void cli_print_options(FILE *to, const cli_option *options);
 /* "tool: message" and the way to the help, on stderr. Returns CLI_USAGE. */
 int cli_usage_error(const cli_args *args, const char *fmt, ...) HYP_PRINTF(2, 3);
 
+/* "tool: " on stderr, where a message is to follow. */
+void cli_begin_error(const char *tool);
+/* A line "tool: message" on stderr of what went wrong. */
+void cli_error(const char *tool, const char *fmt, ...) HYP_PRINTF(2, 3);
 /* Prints "tool: message" of a failed call on stderr and returns the exit code of its status. */
 int cli_report(const char *tool, const hyp_diag *diag);
 
@@ -75,6 +79,8 @@ bool cli_parse_shape(const char *text, hyp_tensor *out);
 
 /* A name as hyp_visible shows it, cut where it is very long; stays as it is until the eighth call from now. */
 const char *cli_shown(const char *name);
+/* All of it as hyp_visible shows it. To be freed. */
+char *cli_visible(const char *text);
 /* Lines of text, each after `indent`, as hyp_visible shows them. */
 void cli_print_lines(FILE *to, const char *indent, const char *text);
 

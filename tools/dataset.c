@@ -76,8 +76,7 @@ static int check_shard(const hyp_tensor *first, const hyp_tensor *t, const char 
     bool same = first->dtype == t->dtype && first->rank == t->rank;
     for (int32_t a = 1; a < t->rank && same; a++) same = first->dims[a] == t->dims[a];
     if (same) return CLI_OK;
-    fprintf(stderr, "%s: %s: has rows of another type or other dims than the file before it in the folder\n", tool,
-            path);
+    cli_error(tool, "%s: has rows of another type or other dims than the file before it in the folder", path);
     return CLI_USAGE;
 }
 
@@ -88,10 +87,10 @@ static int add_shard(dataset_column *c, const char *path, const char *tool)
     if (hyp_tensor_map(path, &s.rows, &s.mapping, &diag) != HYP_OK) return cli_report(tool, &diag);
     int code = CLI_OK;
     if (s.rows.rank < 1) {
-        fprintf(stderr, "%s: %s: is a single number and has no rows\n", tool, path);
+        cli_error(tool, "%s: is a single number and has no rows", path);
         code = CLI_USAGE;
     } else if (s.rows.bytes == 0 && s.rows.dims[0] > 0) {
-        fprintf(stderr, "%s: %s: its rows have no elements\n", tool, path);
+        cli_error(tool, "%s: its rows have no elements", path);
         code = CLI_USAGE;
     } else if (c->shard_count) {
         code = check_shard(&c->shards[0].rows, &s.rows, path, tool);
@@ -116,14 +115,14 @@ static int add_folder(dataset_column *c, const char *folder, const char *tool)
 {
     struct dirent **entries = NULL;
     int count = scandir(folder, &entries, is_npy, versionsort), code = CLI_OK;
-    if (count < 0) fprintf(stderr, "%s: %s: cannot read the folder: %s\n", tool, folder, strerror(errno));
-    if (count == 0) fprintf(stderr, "%s: %s: has no .npy files\n", tool, folder);
+    if (count < 0) cli_error(tool, "%s: cannot read the folder: %s", folder, strerror(errno));
+    if (count == 0) cli_error(tool, "%s: has no .npy files", folder);
     if (count <= 0) code = CLI_FAILED;
     for (int i = 0; i < count; i++) {
         char path[4096];
         int n = snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
         if (code == CLI_OK && n >= (int)sizeof path) {
-            fprintf(stderr, "%s: %s: the path is too long\n", tool, folder);
+            cli_error(tool, "%s: the path is too long", folder);
             code = CLI_FAILED;
         }
         if (code == CLI_OK) code = add_shard(c, path, tool);
@@ -177,15 +176,14 @@ static int fit(dataset *d, dataset_column *c, const hyp_engine *engine, const ch
     for (int32_t a = 1; a < t->rank; a++) c->row.dims[a - 1] = t->dims[a];
     int64_t elements = hyp_tensor_elements(&c->row);
     if (elements <= 0 || (uint64_t)elements > SIZE_MAX / 16) { /* a file without rows says anything */
-        fprintf(stderr, "%s: %s %s: has rows without elements, or with too many\n", tool, option, cli_shown(c->name));
+        cli_error(tool, "%s %s: has rows without elements, or with too many", option, cli_shown(c->name));
         return CLI_USAGE;
     }
     c->elements = (size_t)elements;
     if (info->dims[0] < 0) return CLI_OK;
     if (info->dims[0] == 0 || (d->fixed_batch && d->fixed_batch != info->dims[0])) {
-        fprintf(stderr,
-                "%s: the plan's inputs want batches of different sizes, %lld and %lld, which rows cannot fill\n", tool,
-                (long long)d->fixed_batch, (long long)info->dims[0]);
+        cli_error(tool, "the plan's inputs want batches of different sizes, %lld and %lld, which rows cannot fill",
+                  (long long)d->fixed_batch, (long long)info->dims[0]);
         return CLI_USAGE;
     }
     d->fixed_batch = info->dims[0];
@@ -198,7 +196,7 @@ static int add_column(dataset *d, const hyp_engine *engine, const char *source, 
 {
     const char *equals = strchr(source, '=');
     if (!equals || equals == source || !equals[1]) {
-        fprintf(stderr, "%s: %s: '%s' is not of the form NAME=FILE.npy or NAME=FOLDER\n", tool, option, source);
+        cli_error(tool, "%s: '%s' is not of the form NAME=FILE.npy or NAME=FOLDER", option, source);
         return CLI_USAGE;
     }
     d->columns = cli_alloc(d->columns, d->count + 1, sizeof *d->columns);
@@ -206,7 +204,7 @@ static int add_column(dataset *d, const hyp_engine *engine, const char *source, 
     *c = (dataset_column){.name = cli_copy(source, (size_t)(equals - source)), .scale = 1};
     for (size_t i = 0; i + 1 < d->count; i++)
         if (strcmp(d->columns[i].name, c->name) == 0) {
-            fprintf(stderr, "%s: %s %s: was given twice\n", tool, option, cli_shown(c->name));
+            cli_error(tool, "%s %s: was given twice", option, cli_shown(c->name));
             return CLI_USAGE;
         }
     int code = find_input(c, engine, option, tool);
@@ -220,7 +218,7 @@ static int set_scale(dataset *d, const char *text, const char *tool)
     const char *equals = strchr(text, '=');
     double scale;
     if (!equals || !cli_parse_double(equals + 1, -1e30, &scale) || scale > 1e30) {
-        fprintf(stderr, "%s: --scale: '%s' is not of the form x=0.0039\n", tool, text);
+        cli_error(tool, "--scale: '%s' is not of the form x=0.0039", text);
         return CLI_USAGE;
     }
     for (size_t i = 0; i < d->count; i++) {
@@ -230,11 +228,11 @@ static int set_scale(dataset *d, const char *text, const char *tool)
             c->scale = (float)scale;
             return CLI_OK;
         }
-        fprintf(stderr, "%s: --scale %s: the plan wants %s, and only f32 is scaled\n", tool, text,
+        cli_error(tool, "--scale %s: the plan wants %s, and only f32 is scaled", text,
                 hyp_dtype_name(c->row.dtype));
         return CLI_USAGE;
     }
-    fprintf(stderr, "%s: --scale %s: there is no data of this name\n", tool, text);
+    cli_error(tool, "--scale %s: there is no data of this name", text);
     return CLI_USAGE;
 }
 
@@ -249,12 +247,12 @@ int dataset_open(dataset *d, const hyp_engine *engine, const cli_list *sources, 
     d->rows = d->columns[0].rows;
     for (size_t i = 0; i < d->count; i++) {
         if (d->columns[i].rows == d->rows) continue;
-        fprintf(stderr, "%s: %s: %s has %llu rows, but %s has %llu\n", tool, option, cli_shown(d->columns[i].name),
+        cli_error(tool, "%s: %s has %llu rows, but %s has %llu", option, cli_shown(d->columns[i].name),
                 (unsigned long long)d->columns[i].rows, cli_shown(d->columns[0].name), (unsigned long long)d->rows);
         return CLI_USAGE;
     }
     if (d->rows) return CLI_OK;
-    fprintf(stderr, "%s: %s: there are no rows\n", tool, option);
+    cli_error(tool, "%s: there are no rows", option);
     return CLI_USAGE;
 }
 

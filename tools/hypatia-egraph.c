@@ -6,6 +6,7 @@
 
 #include "egraph_tool.h"
 #include "overwrite.h"
+#include "terminal.h"
 
 void print_number(double value)
 {
@@ -39,7 +40,7 @@ static int write_to(const cli_args *args, const char *path,
 {
     FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
     if (!file) {
-        fprintf(stderr, "%s: %s: cannot write\n", args->tool, path);
+        cli_error(args->tool, "%s: cannot write", path);
         return CLI_FAILED;
     }
     hyp_diag diag = {0};
@@ -47,7 +48,7 @@ static int write_to(const cli_args *args, const char *path,
     bool good = fflush(file) == 0 && !ferror(file);
     if (file != stdout) good = fclose(file) == 0 && good;
     if (status != HYP_OK) return cli_report(args->tool, &diag);
-    if (!good) fprintf(stderr, "%s: %s: cannot write\n", args->tool, path);
+    if (!good) cli_error(args->tool, "%s: cannot write", path);
     return good ? CLI_OK : CLI_FAILED;
 }
 
@@ -130,13 +131,13 @@ static char *read_file(const cli_args *args, const char *path, size_t *out_len)
         len += got = fread(text + len, 1, cap - len - 1, file);
     }
     if (!file || ferror(file)) {
-        fprintf(stderr, "%s: %s: cannot read\n", args->tool, path);
+        cli_error(args->tool, "%s: cannot read", path);
         free(text);
         text = NULL;
     }
     if (file) fclose(file);
     if (text && (len > LONGEST_FILE || memchr(text, 0, len))) {
-        fprintf(stderr, "%s: %s: %s\n", args->tool, path,
+        cli_error(args->tool, "%s: %s", path,
                 len > LONGEST_FILE ? "longer than 1 GiB" : "this is no text: it has a NUL byte");
         free(text);
         text = NULL;
@@ -300,6 +301,12 @@ static hyp_status add_terms(saturation *s, hyp_diag *diag)
     return HYP_OK;
 }
 
+static void say_iteration(const hyp_iteration_report *iteration, size_t count, void *unused)
+{
+    (void)unused;
+    terminal_work_says("iteration %zu, %zu e-nodes, %zu e-classes", count, iteration->e_nodes, iteration->e_classes);
+}
+
 static hyp_status run(saturation *s, hyp_diag *diag)
 {
     hyp_run_report report;
@@ -309,7 +316,10 @@ static hyp_status run(saturation *s, hyp_diag *diag)
     if (status == HYP_OK && s->right) status = hyp_egraph_add_text(s->eg, s->right, &c, diag);
     if (status == HYP_OK) status = hyp_egraph_rebuild(s->eg, diag);
     if (status != HYP_OK) return status;
+    terminal_work_begin("hypatia-egraph", false, true);
+    s->run.on_iteration = say_iteration;
     status = hyp_egraph_run(s->eg, s->rules, &s->run, &report, diag);
+    terminal_work_end();
     bool report_printed = status == HYP_OK;
     if (report_printed && !writes_to_stdout(s)) print_report(s, &report);
     hyp_run_report_dispose(&report);

@@ -21,6 +21,8 @@ int compare_tensors(const char *name, const hyp_tensor *actual, const hyp_tensor
                     const char *tool);
 /* "y f32[1 10]" */
 void print_tensor_type(FILE *to, const char *name, const hyp_tensor *t);
+/* The last line of a comparison: PASSED or FAILED. */
+void print_passed(int code);
 /* The index of a flat position: "[3 17]". */
 void print_tensor_place(FILE *to, const hyp_tensor *t, int64_t flat);
 

@@ -15,6 +15,7 @@
 #include "print_rules.h"
 #include "samples.h"
 #include "session.h"
+#include "terminal.h"
 #include "train_options.h"
 #include "tuning.h"
 
@@ -116,7 +117,7 @@ static const cli_option options[] = {
     [OPT_DUMP_REWRITES] = {"dump-rewrites", 0, "FILE|-", "write every rewrite as a line of JSON"},
     [OPT_DUMP_IR] = {"dump-ir", 0, "STAGE", "print the graph after import, demote, train, rewrite, quantize or recompute"},
     [OPT_STATS] = {"stats", 0, NULL, "print a table of rules, times and sizes"},
-    [OPT_VERBOSE] = {"verbose", 'v', NULL, "print a line per pass"},
+    [OPT_VERBOSE] = {"verbose", 'v', NULL, "print every step, nothing cut, and a line per pass"},
     [OPT_QUIET] = {"quiet", 'q', NULL, "print errors only"},
     [OPT_VERSION] = {"version", 0, NULL, "print the version"},
     [OPT_HELP] = {"help", 'h', NULL, "print this help"},
@@ -364,7 +365,15 @@ static bool finish_request(request *r, const cli_args *args)
 
 static void print_warning(const char *text, size_t len, void *file)
 {
-    fprintf(file, "hypatiac: warning: %.*s\n", (int)len, text);
+    terminal_work_hide();
+    fprintf(file, "hypatiac: %swarning:%s %.*s\n", terminal_begin(file, TERMINAL_WARNING), terminal_begin(file, TERMINAL_PLAIN),
+            (int)len, text);
+}
+
+static void print_pass(const char *text, size_t len, void *file)
+{
+    terminal_work_hide();
+    cli_write_file(text, len, file);
 }
 
 /* Whether what is written is none of what is read; false after a message. */
@@ -482,10 +491,13 @@ static int compile(request *r, const cli_args *args)
     bool searches = !r->list_rules && !r->compile.no_rewrite;
     if (searches) r->compile.stop = interrupt_catch();
     chooser timing = {0};
+    terminal_work_begin(args->tool, r->quiet, true);
+    r->compile.on_progress = print_progress;
     begin_choosing(r, &timing, people, args);
     hyp_status status = r->list_rules
                             ? hyp_compile_list_rules(&r->compile, &report, &diag)
                             : hyp_compile_file(r->model, r->dry_run ? NULL : r->plan, &r->compile, &report, &diag);
+    terminal_work_end();
     if (searches) interrupt_release();
     if (status == HYP_OK && !r->quiet) chooser_print(&timing, people, report->parts_changed);
     chooser_free(&timing);
@@ -494,13 +506,13 @@ static int compile(request *r, const cli_args *args)
         code = print_rules_json(report);
         if (code != CLI_OK) fprintf(stderr, "%s: the list of rules cannot be written\n", args->tool);
     } else if (r->list_rules) {
-        print_rules(report);
+        print_rules(report, r->verbose);
     }
     bool asked = r->compile.explain || r->compile.why_not;
-    if (report->wrong) fprintf(stderr, "%s: warning: %s\n", args->tool, cli_shown(report->verified));
+    if (report->wrong) print_warning(cli_shown(report->verified), strlen(cli_shown(report->verified)), stderr);
     cli_print_lines(people, "", report->answer);
-    if (!r->list_rules && !r->quiet && !asked) print_summary(people, r->model, r->plan, report);
-    if (!r->list_rules && r->stats) print_stats(people, report);
+    if (!r->list_rules && !r->quiet && !asked) print_summary(people, r->model, r->plan, report, r->verbose);
+    if (!r->list_rules && r->stats) print_stats(people, report, r->verbose);
     hyp_compile_report_destroy(report);
     bool dumped = !r->dump || (fflush(r->dump) == 0 && !ferror(r->dump));
     if (!dumped) fprintf(stderr, "%s: %s: cannot write\n", args->tool, r->dump_path);
@@ -537,7 +549,7 @@ int main(int argc, char **argv)
         if (option == CLI_ERROR || !read_option(&r, &args, option, value)) goto done;
     }
     if (r.verbose) {
-        r.compile.progress = cli_write_file;
+        r.compile.progress = print_pass;
         r.compile.progress_user = stderr;
     }
     if (!r.quiet) r.compile.warning = print_warning;

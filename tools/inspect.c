@@ -2,12 +2,14 @@
 #include <stdlib.h>
 
 #include "hypatia.h"
+#include "terminal.h"
 
-enum { OPT_JSON, OPT_DIM, OPT_HELP };
+enum { OPT_JSON, OPT_DIM, OPT_VERBOSE, OPT_HELP };
 
 static const cli_option options[] = {
     [OPT_JSON] = {"json", 0, NULL, "print JSON"},
     [OPT_DIM] = {"dim", 0, "NAME=SIZE", "size of a symbolic dimension, for bytes and flops (1)"},
+    [OPT_VERBOSE] = {"verbose", 'v', NULL, "cut no line, however wide the terminal is"},
     [OPT_HELP] = {"help", 'h', NULL, "print this help"},
     {0},
 };
@@ -26,7 +28,9 @@ int command_inspect(int argc, char **argv)
     cli_list texts = {0};
     hyp_tensor *dims = NULL;
     size_t dim_count = 0;
-    bool json = false;
+    bool json = false, verbose = false;
+    char *text = NULL;
+    size_t text_bytes = 0;
     int option, code = CLI_USAGE;
     while ((option = cli_next(&args, &value)) != CLI_END) {
         if (option == CLI_ERROR) goto done;
@@ -37,6 +41,8 @@ int command_inspect(int argc, char **argv)
         }
         if (option == OPT_JSON) {
             json = true;
+        } else if (option == OPT_VERBOSE) {
+            verbose = true;
         } else if (option == OPT_DIM) {
             cli_list_split(&texts, value);
         } else if (plan) {
@@ -58,9 +64,17 @@ int command_inspect(int argc, char **argv)
         dims[dim_count].name = cli_copy(texts.items[dim_count], len);
     }
     hyp_diag diag = {0};
-    hyp_status status = hyp_plan_describe(plan, json, dims, dim_count, cli_write_file, stdout, &diag);
+    FILE *to = json || verbose || !terminal_width(stdout) ? stdout : open_memstream(&text, &text_bytes);
+    if (!to) {
+        cli_error(args.tool, "out of memory");
+        code = CLI_FAILED;
+        goto done;
+    }
+    hyp_status status = hyp_plan_describe(plan, json, dims, dim_count, cli_write_file, to, &diag);
+    if (to != stdout && fclose(to) == 0) terminal_print_lines(stdout, "", text);
     code = status == HYP_OK ? CLI_OK : cli_report(args.tool, &diag);
 done:
+    free(text);
     for (size_t i = 0; i < dim_count; i++) free((char *)dims[i].name);
     free(dims);
     cli_list_free(&texts);

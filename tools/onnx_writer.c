@@ -184,6 +184,6 @@ int onnx_write(const onnx_model *m, int fd, const char *tool)
     }
     bool whole = done == model.len;
     free(model.data);
-    if (!whole) fprintf(stderr, "%s: cannot write a temporary file: %s\n", tool, strerror(errno));
+    if (!whole) cli_error(tool, "cannot write a temporary file: %s", strerror(errno));
     return whole ? CLI_OK : CLI_FAILED;
 }

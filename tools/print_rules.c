@@ -5,14 +5,21 @@
 
 #include <jansson.h>
 
-#include "cli.h"
+#include "table.h"
 
-void print_rules(const hyp_compile_report *report)
+void print_rules(const hyp_compile_report *report, bool verbose)
 {
+    static const table_column columns[] = {
+        {.title = "", .shrinks = true}, {.title = ""}, {.title = "", .spare = 1}, {.title = "", .shrinks = true}};
+    table t = {.columns = columns, .column_count = sizeof columns / sizeof *columns};
     for (size_t i = 0; i < report->rule_count; i++) {
         const hyp_compile_rule_use *rule = report->rules[i];
-        printf("%-32s %-2s %-10s %s\n", rule->name, rule->numeric_class, rule->ruleset, rule->doc);
+        table_add(&t, "%s", rule->name);
+        table_add(&t, "%s", rule->numeric_class);
+        table_add(&t, "%s", rule->ruleset);
+        table_add(&t, "%s", rule->doc);
     }
+    table_print(stdout, &t, verbose);
 }
 
 int print_rules_json(const hyp_compile_report *report)

@@ -4,8 +4,8 @@
 
 #include "hypatia/compiler.h"
 
-/* A line for each rule of the report, to standard output. */
-void print_rules(const hyp_compile_report *report);
+/* A line for each rule of the report, to standard output; on a terminal it is cut to the width, unless `verbose`. */
+void print_rules(const hyp_compile_report *report, bool verbose);
 /* The same as a list of objects; an exit code. */
 int print_rules_json(const hyp_compile_report *report);
 

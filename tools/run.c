@@ -173,7 +173,7 @@ static int run_folders(session *s, const request *r)
 {
     folder_run f = {s, r, 0};
     int code = for_data_sets(r->folder, run_folder, &f);
-    if (f.found) printf("%s\n", code == CLI_OK ? "PASSED" : "FAILED");
+    if (f.found) print_passed(code);
     return code;
 }
 

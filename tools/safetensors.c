@@ -225,14 +225,14 @@ int safetensors_open(safetensors *s, const char *path, const char *tool)
 {
     *s = (safetensors){.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
     if (s->fd < 0) {
-        fprintf(stderr, "%s: %s: cannot open: %s\n", tool, path, strerror(errno));
+        cli_error(tool, "%s: cannot open: %s", path, strerror(errno));
         *s = (safetensors){0};
         return CLI_FAILED;
     }
     s->path = cli_copy(path, strlen(path));
     const char *problem = read_header(s);
     if (!problem) return CLI_OK;
-    fprintf(stderr, "%s: %s: %s\n", tool, path, problem);
+    cli_error(tool, "%s: %s", path, problem);
     safetensors_close(s);
     return CLI_FAILED;
 }
@@ -257,6 +257,6 @@ const char *safetensors_text(const safetensors *s, const char *key)
 int safetensors_read(const safetensors *s, size_t i, const hyp_tensor *t, const char *tool)
 {
     if (read_all(s->fd, t->data, s->tensors[i].bytes, s->data + s->offsets[i])) return CLI_OK;
-    fprintf(stderr, "%s: %s: cannot read: %s\n", tool, s->path, strerror(errno));
+    cli_error(tool, "%s: cannot read: %s", s->path, strerror(errno));
     return CLI_FAILED;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "hypatia.h"
+#include "terminal.h"
 
 void session_options_free(session_options *o)
 {
@@ -443,4 +444,10 @@ int compare_tensors(const char *name, const hyp_tensor *actual, const hyp_tensor
     else
         printf("; within rtol %g, atol %g\n", rtol, atol);
     return c.outside ? CLI_MISMATCH : CLI_OK;
+}
+
+void print_passed(int code)
+{
+    printf("%s%s%s\n", terminal_begin(stdout, code == CLI_OK ? TERMINAL_GOOD : TERMINAL_ERROR), code == CLI_OK ? "PASSED" : "FAILED",
+           terminal_begin(stdout, TERMINAL_PLAIN));
 }

@@ -103,8 +103,8 @@ void print_all_choices(FILE *to, const session *s, const char *tool);
 const char *choice_by_name(hyp_choice_by by);
 /* "exact", "borrowed" or "-". */
 const char *step_tuning_name(hyp_step_tuning tuning);
-/* A table of all steps. */
-void step_times_print(const step_times *t, const session *s);
+/* A table of all steps that fits the terminal, or, `verbose`, whole. */
+void step_times_print(const step_times *t, const session *s, bool verbose);
 /* Of all steps together, for the inputs that were run last; 0 where the plan has no predictions. */
 double predicted_seconds(const session *s);
 /* Of a run: where steps run side by side as much less as the compiler predicts that for typical sizes. */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "session.h"
+#include "table.h"
 #include "timing.h"
 
 enum { MOST_RUNS = 101 };
@@ -73,52 +74,88 @@ const char *step_tuning_name(hyp_step_tuning tuning)
     return tuning == HYP_STEP_TUNED ? "exact" : tuning == HYP_STEP_BORROWED ? "borrowed" : "-";
 }
 
-static void print_ratio(double measured, double predicted)
+/* The cells of predicted time and ratio. */
+static void add_ratio(table *t, double measured, double predicted)
 {
-    if (predicted > 0)
-        printf(" %12.3f %9.2f", predicted * 1e6, measured / predicted);
-    else
-        printf(" %12s %9s", "-", "-");
+    if (predicted > 0) {
+        table_add(t, "%.3f", predicted * 1e6);
+        table_add(t, "%.2f", measured / predicted);
+    } else {
+        table_add(t, "-");
+        table_add(t, "-");
+    }
 }
 
 /* Operations and bytes a second, and on a GPU launches and the share of the floor. */
-static void print_rates(const hyp_step_work_info *w, double seconds, bool cuda)
+static void add_rates(table *t, const hyp_step_work_info *w, double seconds, bool cuda)
 {
-    printf(" %9.1f %8.1f", seconds > 0 ? w->flops / seconds * 1e-9 : 0, seconds > 0 ? w->bytes / seconds * 1e-9 : 0);
+    table_add(t, "%.1f", seconds > 0 ? w->flops / seconds * 1e-9 : 0);
+    table_add(t, "%.1f", seconds > 0 ? w->bytes / seconds * 1e-9 : 0);
     if (!cuda) return;
-    printf(" %8zu", w->launches);
+    table_add(t, "%zu", w->launches);
     if (w->floor_seconds > 0 && seconds > 0)
-        printf(" %5.0f %%", 100 * w->floor_seconds / seconds);
+        table_add(t, "%.0f %%", 100 * w->floor_seconds / seconds);
     else
-        printf(" %7s", "-");
+        table_add(t, "-");
 }
 
-void step_times_print(const step_times *t, const session *s)
+/* Below a row: how the step is done, and what else was possible. */
+static void add_choices(table *t, const session *s, size_t step)
 {
+    char *text = NULL;
+    size_t size = 0;
+    FILE *memory = open_memstream(&text, &size);
+    if (!memory) return;
+    print_choices(memory, "      ", s, step);
+    if (fclose(memory) == 0 && size) table_note(t, text);
+    free(text);
+}
+
+void step_times_print(const step_times *times, const session *s, bool verbose)
+{
+    static const table_column columns[] = {{"step", .right = true},
+                                           {"operator", .shrinks = true},
+                                           {"kernel", .shrinks = true, .spare = 1},
+                                           {"measured us", .right = true},
+                                           {"predicted us", .right = true, .spare = 2},
+                                           {"ratio", .right = true, .spare = 3},
+                                           {"GFLOP/s", .right = true, .spare = 4},
+                                           {"GB/s", .right = true, .spare = 5}},
+                              of_cuda[] = {{"launches", .right = true, .spare = 7}, {"floor", .right = true, .spare = 6}},
+                              tuned = {"tuned", .spare = 8};
     bool cuda = hyp_engine_device(s->engine) == HYP_DEVICE_CUDA, tunable = hyp_context_tuning_device(s->context);
-    printf("\n%4s  %-28s %-12s %12s %12s %9s %9s %8s%s%s\n", "step", "operator", "kernel", "measured us", "predicted us",
-           "ratio", "GFLOP/s", "GB/s", cuda ? " launches   floor" : "", tunable ? "  tuned" : "");
+    table_column all_columns[11];
+    table t = {.columns = all_columns, .column_count = sizeof columns / sizeof *columns};
+    memcpy(all_columns, columns, sizeof columns);
+    if (cuda) memcpy(all_columns + t.column_count, of_cuda, sizeof of_cuda);
+    if (cuda) t.column_count += 2;
+    if (tunable) all_columns[t.column_count++] = tuned;
     hyp_step_work_info all = {0};
-    for (size_t i = 0; i < t->count; i++) {
+    for (size_t i = 0; i < times->count; i++) {
         hyp_step_info step = hyp_engine_step(s->engine, i);
-        const hyp_step_work_info *w = &t->work[i];
-        printf("%4zu  %-28.28s %-12.12s %12.3f", i, cli_shown(step.label), cli_shown(step.kernel), t->measured[i] * 1e6);
-        print_ratio(t->measured[i], w->predicted_seconds);
-        print_rates(w, t->measured[i], cuda);
-        if (tunable) printf("  %s", step_tuning_name(hyp_context_step_tuning(s->context, i)));
-        putchar('\n');
-        print_choices(stdout, "      ", s, i);
+        const hyp_step_work_info *w = &times->work[i];
+        table_add(&t, "%zu", i);
+        table_add(&t, "%s", step.label);
+        table_add(&t, "%s", step.kernel);
+        table_add(&t, "%.3f", times->measured[i] * 1e6);
+        add_ratio(&t, times->measured[i], w->predicted_seconds);
+        add_rates(&t, w, times->measured[i], cuda);
+        if (tunable) table_add(&t, "%s", step_tuning_name(hyp_context_step_tuning(s->context, i)));
+        add_choices(&t, s, i);
         all.flops += w->flops;
         all.bytes += w->bytes;
         all.launches += w->launches;
         all.floor_seconds += w->floor_seconds;
         all.predicted_seconds += w->predicted_seconds;
     }
-    printf("%4s  %-41s %12.3f", "", cuda ? "one by one, each kernel alone" : "all steps, with a clock around each",
-           t->total * 1e6);
-    print_ratio(t->total, all.predicted_seconds);
-    print_rates(&all, t->total, cuda);
+    table_add(&t, "%s", "");
+    table_add(&t, "%s", "all, one by one");
+    table_add(&t, "%s", "");
+    table_add(&t, "%.3f", times->total * 1e6);
+    add_ratio(&t, times->total, all.predicted_seconds);
+    add_rates(&t, &all, times->total, cuda);
     putchar('\n');
+    table_print(stdout, &t, verbose);
 }
 
 void print_predicted(const session *s)

@@ -14,7 +14,7 @@ int tempfile_open(tempfile *f, const char *tool)
     snprintf(name, sizeof name, "%s/hypatia-XXXXXX", cli_temp_folder());
     f->fd = mkstemp(name);
     if (f->fd < 0) {
-        fprintf(stderr, "%s: %s: cannot create a temporary file: %s\n", tool, name, strerror(errno));
+        cli_error(tool, "%s: cannot create a temporary file: %s", name, strerror(errno));
         return CLI_FAILED;
     }
     unlink(name);

@@ -1,5 +1,6 @@
 #include "timing.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -22,4 +23,11 @@ double timing_median(double *values, size_t count)
 {
     timing_sort(values, count);
     return values[count / 2];
+}
+
+double timing_percentile(const double *sorted, size_t count, double p)
+{
+    double rank = ceil(p / 100 * (double)count);
+    size_t i = rank < 1 ? 0 : (size_t)rank - 1;
+    return sorted[i < count ? i : count - 1];
 }

@@ -8,5 +8,7 @@ double timing_now(void); /* seconds since some moment */
 void timing_sort(double *values, size_t count);
 /* Sorts the values; the upper of the two in the middle of an even number. count > 0. */
 double timing_median(double *values, size_t count);
+/* The value of the nearest rank, p in per cent. count > 0. */
+double timing_percentile(const double *sorted, size_t count, double p);
 
 #endif

@@ -29,12 +29,11 @@ typedef struct train_request {
 
 typedef struct train_report {
     const char *tool;
-    bool quiet, terminal; /* standard error is one: a line there follows the steps */
-    bool line;            /* there is such a line now */
-    FILE *metrics;        /* NULL: none */
+    bool quiet;
+    FILE *metrics; /* NULL: none */
     const char *metrics_path, *curve_path;
     curve curve;
-    double started, shown; /* timing_now: of the epoch, of the line */
+    double started;        /* timing_now: of the epoch */
     double step_seconds;   /* of a step, a running mean; 0: none is known */
     double epoch_seconds;  /* of the steps of this epoch */
     int64_t total;         /* steps of the training */
@@ -57,8 +56,6 @@ int train_report_open(train_report *r, const train_request *o, int64_t from, con
 int train_report_step(train_report *r, const train_state *state, double loss, double rate, uint64_t rows,
                       double seconds);
 int train_report_epoch(train_report *r, const train_epoch *e);
-/* Takes the line away, for other messages. */
-void train_report_clear(train_report *r);
 /* CLI_OK, or CLI_FAILED after a message: the curve is drawn, and what was written is there. */
 int train_report_close(train_report *r);
 

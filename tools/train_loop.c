@@ -7,6 +7,7 @@
 
 #include "interrupt.h"
 #include "shuffle.h"
+#include "terminal.h"
 #include "timing.h"
 #include "train.h"
 
@@ -17,7 +18,7 @@ static bool is_first(const trainer *t) { return t->ranks->rank == 0; }
 static int refuse(trainer *t, const char *what, double value)
 {
     t->spoiled = true;
-    train_report_clear(&t->report);
+    terminal_work_hide();
     fprintf(stderr,
             "%s: step %" PRId64 ": %s is %g: the training has come apart; a smaller --learning-rate, a longer --warmup "
             "or hypatiac --clip-norm may help. ",
@@ -54,7 +55,7 @@ static int get_variables(trainer *t)
 /* Fetches the variables. What is no number is not saved: the loss shows it one step later only. */
 static int fetch(trainer *t)
 {
-    train_report_clear(&t->report);
+    terminal_work_hide();
     int code = get_variables(t);
     if (code != CLI_OK) return code;
     for (size_t i = 0; i < t->variable_count && !t->request->allow_nan; i++)

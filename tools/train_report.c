@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "terminal.h"
 #include "timing.h"
 #include "train.h"
 
@@ -57,7 +58,7 @@ static int skip_lines(train_report *r, int64_t from)
         bool cut =
             !whole && len < sizeof text - 1 && strncmp(text, begin, len < strlen(begin) ? len : strlen(begin)) == 0;
         if (!event && !cut) {
-            fprintf(stderr, "%s: %s: is no file of metrics, which would be lost\n", r->tool, r->metrics_path);
+            cli_error(r->tool, "%s: is no file of metrics, which would be lost", r->metrics_path);
             return CLI_USAGE;
         }
         bool keep = event && whole && step <= from; /* what ends within a line was being written */
@@ -68,7 +69,7 @@ static int skip_lines(train_report *r, int64_t from)
     }
     if (!ferror(r->metrics) && fseek(r->metrics, end, SEEK_SET) == 0 && ftruncate(fileno(r->metrics), end) == 0)
         return CLI_OK;
-    fprintf(stderr, "%s: %s: cannot read: %s\n", r->tool, r->metrics_path, strerror(errno));
+    cli_error(r->tool, "%s: cannot read: %s", r->metrics_path, strerror(errno));
     return CLI_FAILED;
 }
 
@@ -77,8 +78,8 @@ static int write_line(train_report *r, json_t *line)
     int failed = json_dumpf(line, r->metrics, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(line);
     if (failed == 0 && fputc('\n', r->metrics) != EOF && fflush(r->metrics) == 0) return CLI_OK;
-    train_report_clear(r);
-    fprintf(stderr, "%s: %s: cannot write: %s\n", r->tool, r->metrics_path, strerror(errno));
+    terminal_work_hide();
+    cli_error(r->tool, "%s: cannot write: %s", r->metrics_path, strerror(errno));
     fclose(r->metrics);
     r->metrics = NULL;
     return CLI_FAILED;
@@ -91,32 +92,14 @@ static void set_number(json_t *line, const char *key, double value)
 
 /* ---- the line on a terminal ----------------------------------------------------------------------------------- */
 
-void train_report_clear(train_report *r)
+static void say_progress(const train_report *r, const train_state *state, double loss, double rate, uint64_t rows)
 {
-    if (r->line) fputs("\r\033[K", stderr);
-    r->line = false;
-}
-
-static void print_left(double seconds)
-{
-    int64_t left = seconds < 1e9 ? (int64_t)(seconds + 0.5) : 0;
-    if (left >= 3600)
-        fprintf(stderr, ", %" PRId64 ":%02" PRId64 ":%02" PRId64 " left", left / 3600, left / 60 % 60, left % 60);
-    else
-        fprintf(stderr, ", %" PRId64 ":%02" PRId64 " left", left / 60, left % 60);
-}
-
-static void print_progress(train_report *r, const train_state *state, double loss, double rate, uint64_t rows)
-{
-    double now = timing_now();
-    if (!r->terminal || r->quiet || (r->line && now - r->shown < 0.1)) return;
-    fprintf(stderr, "\r\033[Kstep %" PRId64 " of %" PRId64, state->step, r->total);
-    if (r->epochs) fprintf(stderr, ", epoch %" PRId64 " of %" PRId64, state->epoch + 1, r->epochs);
-    fprintf(stderr, ": loss %.4g, rate %.3g, %.4g samples/s", loss, rate, (double)rows / r->step_seconds);
-    print_left((double)(r->total - state->step) * r->step_seconds);
-    fflush(stderr);
-    r->line = true;
-    r->shown = now;
+    char epoch[64] = "", left[32];
+    if (!terminal_work_asks()) return;
+    if (r->epochs) snprintf(epoch, sizeof epoch, ", epoch %" PRId64 " of %" PRId64, state->epoch + 1, r->epochs);
+    terminal_work_says("step %" PRId64 " of %" PRId64 "%s: loss %.4g, rate %.3g, %.4g samples/s, %s left", state->step, r->total,
+                       epoch, loss, rate, (double)rows / r->step_seconds,
+                       terminal_duration((double)(r->total - state->step) * r->step_seconds, left));
 }
 
 /* ---- the report ------------------------------------------------------------------------------------------------- */
@@ -125,15 +108,15 @@ int train_report_open(train_report *r, const train_request *o, int64_t from, con
 {
     *r = (train_report){.tool = tool,
                         .quiet = o->quiet,
-                        .terminal = isatty(STDERR_FILENO) == 1,
                         .metrics_path = o->metrics,
                         .curve_path = o->curve,
                         .epochs = o->epochs};
     r->started = timing_now();
+    terminal_work_begin(tool, o->quiet, false);
     if (!o->metrics) return CLI_OK;
     r->metrics = fopen(o->metrics, from < 0 ? "w" : "a+");
     if (!r->metrics) {
-        fprintf(stderr, "%s: %s: cannot write: %s\n", tool, o->metrics, strerror(errno));
+        cli_error(tool, "%s: cannot write: %s", o->metrics, strerror(errno));
         return CLI_FAILED;
     }
     if (from < 0) return CLI_OK;
@@ -152,7 +135,7 @@ int train_report_step(train_report *r, const train_state *state, double loss, do
     r->step_seconds = r->step_seconds > 0 ? 0.95 * r->step_seconds + 0.05 * seconds : seconds;
     r->epoch_seconds += seconds;
     curve_add_step(&r->curve, state->step - 1, loss);
-    print_progress(r, state, loss, rate, rows);
+    say_progress(r, state, loss, rate, rows);
     if (!r->metrics) return CLI_OK;
     json_t *line = json_pack("{s:s, s:I, s:I}", "event", "step", "step", (json_int_t)state->step, "epoch",
                              (json_int_t)state->epoch);
@@ -169,8 +152,8 @@ static int draw(train_report *r)
     bool failed = !file || ferror(file);
     if (file && fclose(file) != 0) failed = true;
     if (!failed) return CLI_OK;
-    train_report_clear(r);
-    fprintf(stderr, "%s: %s: cannot write: %s\n", r->tool, r->curve_path, strerror(errno));
+    terminal_work_hide();
+    cli_error(r->tool, "%s: cannot write: %s", r->curve_path, strerror(errno));
     r->curve_path = NULL;
     return CLI_FAILED;
 }
@@ -191,7 +174,7 @@ int train_report_epoch(train_report *r, const train_epoch *e)
 {
     double now = timing_now(), seconds = now - r->started;
     r->started = now;
-    train_report_clear(r);
+    terminal_work_hide();
     if (!r->quiet) print_epoch(e, seconds, r->epoch_seconds);
     r->epoch_seconds = 0;
     curve_epoch point = {e->step, e->validation, e->accuracy};
@@ -211,10 +194,10 @@ int train_report_epoch(train_report *r, const train_epoch *e)
 int train_report_close(train_report *r)
 {
     if (!r->tool) return CLI_OK;
-    train_report_clear(r);
+    terminal_work_end();
     int code = draw(r);
     if (r->metrics && fclose(r->metrics) != 0) {
-        fprintf(stderr, "%s: %s: cannot write: %s\n", r->tool, r->metrics_path, strerror(errno));
+        cli_error(r->tool, "%s: cannot write: %s", r->metrics_path, strerror(errno));
         code = CLI_FAILED;
     }
     curve_free(&r->curve);

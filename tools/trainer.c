@@ -47,8 +47,7 @@ static int find_roles(trainer *t)
     if (t->loss_output == SIZE_MAX || !is_scalar(hyp_engine_output(engine, t->loss_output), HYP_F32) ||
         t->rate_input == SIZE_MAX || !is_scalar(hyp_engine_input(engine, t->rate_input), HYP_F32) ||
         !hyp_engine_variable_count(engine)) {
-        fprintf(stderr, "%s: %s: is no training step with an optimizer: hypatiac --train makes one\n", t->tool,
-                t->request->session.plan);
+        cli_error(t->tool, "%s: is no training step with an optimizer: hypatiac --train makes one", t->request->session.plan);
         return CLI_USAGE;
     }
     if (t->labels_input == SIZE_MAX) return CLI_OK;
@@ -86,8 +85,7 @@ static int load_fixed(trainer *t, const char *text)
     size_t i = find_io(t->session.engine, true, name);
     free(name);
     if (!equals || i == SIZE_MAX || i == t->rate_input || i == t->seed_input || i == t->training_input) {
-        fprintf(stderr, "%s: --input: '%s' is not of the form NAME=@FILE, or names no input of the plan\n", t->tool,
-                text);
+        cli_error(t->tool, "--input: '%s' is not of the form NAME=@FILE, or names no input of the plan", text);
         return CLI_USAGE;
     }
     const hyp_io_info *info = hyp_engine_input(t->session.engine, i);
@@ -131,15 +129,12 @@ static int check_inputs(trainer *t)
     for (size_t i = 0; i < t->session.input_count; i++) {
         const char *name = hyp_engine_input(t->session.engine, i)->name;
         if (!t->session.inputs[i].data) {
-            fprintf(
-                stderr,
-                "%s: input %s has no data: --data %s=FILE.npy, or --input for one that is the same in every batch\n",
-                t->tool, cli_shown(name), cli_shown(name));
+            cli_error(t->tool, "input %s has no data: --data %s=FILE.npy, or --input for one that is the same in every batch",
+                      cli_shown(name), cli_shown(name));
             return CLI_USAGE;
         }
         if (t->validation.count && dataset_has(&t->data, i) != dataset_has(&t->validation, i)) {
-            fprintf(stderr, "%s: --data and --validate are to have the same inputs, and %s is not in both\n", t->tool,
-                    cli_shown(name));
+            cli_error(t->tool, "--data and --validate are to have the same inputs, and %s is not in both", cli_shown(name));
             return CLI_USAGE;
         }
     }
@@ -152,7 +147,7 @@ static int check_inputs(trainer *t)
         const dataset_column *c = &t->validation.columns[i];
         const hyp_tensor *in = &t->session.inputs[c->input];
         if (memcmp(in->dims + 1, c->row.dims, (size_t)c->row.rank * sizeof *in->dims) == 0) continue;
-        fprintf(stderr, "%s: --validate %s: has rows of other dims than --data\n", t->tool, cli_shown(c->name));
+        cli_error(t->tool, "--validate %s: has rows of other dims than --data", cli_shown(c->name));
         return CLI_USAGE;
     }
     return CLI_OK;
@@ -257,9 +252,7 @@ static int check_resumed(trainer *t, const train_state *was)
         return CLI_USAGE;
     }
     if (t->data.fixed_batch && was->position % (uint64_t)t->batch) {
-        fprintf(stderr,
-                "%s: the checkpoint lies within a batch of the plan: go on with the plan that it was made with\n",
-                t->tool);
+        cli_error(t->tool, "the checkpoint lies within a batch of the plan: go on with the plan that it was made with");
         return CLI_USAGE;
     }
     if (o->quiet) return CLI_OK;
@@ -270,7 +263,7 @@ static int check_resumed(trainer *t, const train_state *was)
         fprintf(stderr, "%s: batches are shared by %d GPUs from here on, before by %" PRId64 "\n", t->tool,
                 (int)ranks_size(t->ranks), was->gpus);
     if (strcmp(t->state.schedule, was->schedule) != 0)
-        fprintf(stderr, "%s: the learning rate is another from here on: %s; before: %s\n", t->tool, t->state.schedule,
+        cli_error(t->tool, "the learning rate is another from here on: %s; before: %s", t->state.schedule,
                 cli_shown(was->schedule));
     return CLI_OK;
 }
@@ -302,9 +295,8 @@ static int begin(trainer *t)
     int code = open_checkpoints(t);
     if (code == CLI_OK && o->resume) code = checkpoints_restore(&t->checkpoints, &was, t->variables, t->variable_count, &found);
     if (code == CLI_OK && !o->resume && t->checkpoints.count) {
-        fprintf(stderr,
-                "%s: %s: has checkpoints of another training; --resume goes on with it, or name another folder\n",
-                t->tool, o->checkpoints);
+        cli_error(t->tool, "%s: has checkpoints of another training; --resume goes on with it, or name another folder",
+                  o->checkpoints);
         code = CLI_USAGE;
     }
     if (code == CLI_OK) code = set_batch(t, found ? was.batch : 0);

@@ -112,7 +112,7 @@ int tune_cache_load(tune_cache *c, const char *path, const char *device, const c
     FILE *file = fopen(path, "r");
     if (!file && errno == ENOENT) return CLI_OK;
     if (!file) {
-        fprintf(stderr, "%s: %s: cannot read: %s\n", tool, path, strerror(errno));
+        cli_error(tool, "%s: cannot read: %s", path, strerror(errno));
         return CLI_FAILED;
     }
     char *line = NULL;
@@ -123,13 +123,13 @@ int tune_cache_load(tune_cache *c, const char *path, const char *device, const c
         json_error_t error;
         json_t *root = json_loadb(line, (size_t)len, JSON_REJECT_DUPLICATES, &error);
         const char *problem = root ? take_line(c, root, device) : error.text;
-        if (problem) fprintf(stderr, "%s: %s:%zu: the line is left out: %s\n", tool, path, number, problem);
+        if (problem) cli_error(tool, "%s:%zu: the line is left out: %s", path, number, problem);
         json_decref(root);
     }
     bool failed = ferror(file);
-    if (failed) fprintf(stderr, "%s: %s: cannot read: %s\n", tool, path, strerror(errno));
+    if (failed) cli_error(tool, "%s: cannot read: %s", path, strerror(errno));
     if (c->others > 0)
-        fprintf(stderr, "%s: %s: %zu lines are for other devices than this (%s)\n", tool, path, c->others, device);
+        cli_error(tool, "%s: %zu lines are for other devices than this (%s)", path, c->others, device);
     free(line);
     fclose(file);
     return failed ? CLI_FAILED : CLI_OK;
@@ -185,7 +185,7 @@ static bool ends_in_line(FILE *file) { return fseek(file, -1, SEEK_END) == 0 && 
 static FILE *open_to_extend(const char *path, const char *tool)
 {
     FILE *file = fopen(path, "a+");
-    if (!file) fprintf(stderr, "%s: %s: cannot write: %s\n", tool, path, strerror(errno));
+    if (!file) cli_error(tool, "%s: cannot write: %s", path, strerror(errno));
     if (file && ends_in_line(file)) fputc('\n', file); /* closing tells whether it could */
     return file;
 }
@@ -202,7 +202,7 @@ static int close_extended(FILE *file, bool ok, const char *path, const char *too
 {
     ok = !ferror(file) && ok;
     ok = fclose(file) == 0 && ok;
-    if (!ok) fprintf(stderr, "%s: %s: cannot write\n", tool, path);
+    if (!ok) cli_error(tool, "%s: cannot write", path);
     return ok ? CLI_OK : CLI_FAILED;
 }
 

@@ -1,16 +1,17 @@
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "table.h"
+#include "terminal.h"
 #include "timing.h"
 #include "tuning.h"
 
-static void show_progress(size_t done, size_t total, const char *product, void *tool)
+static void show_progress(size_t done, size_t total, const char *product, void *end)
 {
+    char left[32];
     if (done < total)
-        fprintf(stderr, "\r\033[K%s: product %zu of %zu: %.60s", (const char *)tool, done + 1, total, product);
-    else
-        fputs("\r\033[K", stderr);
+        terminal_work_says("product %zu of %zu: %s, at most %s left", done + 1, total, product,
+                           terminal_duration(*(const double *)end - timing_now(), left));
 }
 
 /* What was measured for one choice of sizes. */
@@ -25,14 +26,21 @@ static void print_sizes(FILE *to, const cli_list *sizes, const hyp_tune_report *
                 report->replaced > 0 ? "" : ": not faster, so that what was found is not used");
 }
 
-static void print_table(FILE *to, const session *s, const hyp_tune_report *sum)
+static void print_table(FILE *to, const session *s, const hyp_tune_report *sum, bool verbose)
 {
-    fprintf(to, "tuned for %s\n%12s %12s  %s\n", hyp_context_tuning_device(s->context), "untuned us", "tuned us",
-            "product");
+    static const table_column columns[] = {{"untuned us", .right = true}, {"tuned us", .right = true}, {"product", .shrinks = true}};
+    table t = {.columns = columns, .column_count = sizeof columns / sizeof *columns};
     for (size_t i = 0; i < hyp_context_tuned_count(s->context); i++) {
-        hyp_tuned t = hyp_context_tuned(s->context, i);
-        fprintf(to, "%12.2f %12.2f  %s\n%27s%s\n", t.first_seconds * 1e6, t.seconds * 1e6, cli_shown(t.product), "", cli_shown(t.attributes));
+        hyp_tuned found = hyp_context_tuned(s->context, i);
+        char note[600];
+        table_add(&t, "%.2f", found.first_seconds * 1e6);
+        table_add(&t, "%.2f", found.seconds * 1e6);
+        table_add(&t, "%s", found.product);
+        snprintf(note, sizeof note, "    %s", cli_shown(found.attributes));
+        table_note(&t, note);
     }
+    fprintf(to, "tuned for %s\n", hyp_context_tuning_device(s->context));
+    table_print(to, &t, verbose);
     if (*sum->no_kernels) fprintf(to, "pointwise steps without kernels of their own: %s\n", sum->no_kernels);
     fprintf(to, "products: %zu, known: %zu, timed: %zu, changed: %zu\n", sum->products, sum->known, sum->timed,
             sum->replaced);
@@ -117,15 +125,17 @@ static int tune_sizes(session *s, const cli_list *sizes, const tune_request *r, 
 {
     hyp_diag diag = {0};
     hyp_tune_report report = {.size = sizeof report};
+    double end = timing_now() + seconds;
     hyp_tune_options options = {.size = sizeof options,
                                 .seconds = seconds,
-                                .progress = !r->quiet && isatty(STDERR_FILENO) ? show_progress : NULL,
-                                .progress_user = (void *)tool,
+                                .progress = show_progress,
+                                .progress_user = &end,
                                 .find = tune_cache_find,
                                 .find_user = cache};
     for (size_t i = 0; i < s->input_count; i++) s->inputs[i].name = NULL; /* by position */
     if (hyp_context_tune(s->context, s->inputs, s->input_count, &options, &report, &diag) != HYP_OK)
         return cli_report(tool, &diag);
+    terminal_work_hide();
     if (!r->quiet) print_sizes(people, sizes, &report);
     add_report(sum, &report);
     return CLI_OK;
@@ -139,6 +149,7 @@ static int tune_all_sizes(session *s, const session_options *o, const tune_reque
     size_t count = combinations(&c);
     double end = timing_now() + r->seconds;
     int code = CLI_OK;
+    terminal_work_begin(args->tool, r->quiet, false);
     for (size_t n = 0; n < count && code == CLI_OK; n++) {
         session_options one = *o;
         double left = (end - timing_now()) / (double)(count - n);
@@ -147,6 +158,7 @@ static int tune_all_sizes(session *s, const session_options *o, const tune_reque
         if (code == CLI_OK) code = tune_sizes(s, &one.dims, r, left > 0 ? left : 1e-9, cache, people, args->tool, sum);
         cli_list_free(&one.dims);
     }
+    terminal_work_end();
     free_choices(&c);
     return code;
 }
@@ -159,7 +171,7 @@ static int tune_with_cache(session *s, const session_options *o, const tune_requ
     int code = tune_all_sizes(s, o, r, cache, people, args, &sum);
     if (code != CLI_OK) return code;
     if (hyp_context_save_plan(s->context, out, &diag) != HYP_OK) return cli_report(args->tool, &diag);
-    if (!r->quiet) print_table(people, s, &sum);
+    if (!r->quiet) print_table(people, s, &sum, o->verbose);
     return r->cache ? tune_cache_extend(cache, r->cache, s->context, args->tool) : CLI_OK;
 }
 

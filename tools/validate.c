@@ -25,7 +25,6 @@ int trainer_step(trainer *t, bool keep_variables)
     session *s = &t->session;
     if (hyp_context_run_with(s->context, s->inputs, s->input_count, s->outputs, s->output_count, &options, &diag) == HYP_OK)
         return CLI_OK;
-    train_report_clear(&t->report);
     return cli_report(t->tool, &diag);
 }
 

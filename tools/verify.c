@@ -78,7 +78,7 @@ static int judge_output(const char *name, const hyp_tensor *actual, const hyp_te
     hyp_judgement j = {.size = sizeof j};
     hyp_diag diag = {0};
     if (hyp_tensor_judge(actual, expected, tolerance, &j, &diag) != HYP_OK) {
-        fprintf(stderr, "%s: output %s: %s\n", tool, cli_shown(name), diag.message);
+        cli_error(tool, "output %s: %s", cli_shown(name), diag.message);
         return CLI_MISMATCH;
     }
     print_tensor_type(stdout, name, actual);
@@ -143,7 +143,7 @@ static int compare_with_model(session *s, const request *r, const hyp_reference 
         size_t k = 0;
         while (k < count && strcmp(expected[k].name, name) != 0) k++;
         if (k == count) {
-            fprintf(stderr, "%s: the model has no output '%s': is it the model of this plan?\n", tool, cli_shown(name));
+            cli_error(tool, "the model has no output '%s': is it the model of this plan?", cli_shown(name));
             code = CLI_FAILED;
             continue;
         }
@@ -153,7 +153,7 @@ static int compare_with_model(session *s, const request *r, const hyp_reference 
     }
     free_all(expected, count);
     free_all(tolerances, count);
-    if (code != CLI_FAILED) printf("%s\n", code == CLI_OK ? "PASSED" : "FAILED");
+    if (code != CLI_FAILED) print_passed(code);
     return code;
 }
 
@@ -183,7 +183,7 @@ static int judge_golden(const session *s, size_t run, size_t i)
     const char *name = hyp_engine_output(s->engine, i)->name;
     if (whole->rank != g.tensor.rank ||
         memcmp(whole->dims, g.tensor.dims, (size_t)whole->rank * sizeof *whole->dims) != 0) {
-        fprintf(stderr, "%s: output %s has other dims than the plan keeps\n", tool, cli_shown(name));
+        cli_error(tool, "output %s has other dims than the plan keeps", cli_shown(name));
         return CLI_MISMATCH;
     }
     if (g.kept == 0) return CLI_OK;
@@ -244,7 +244,7 @@ static int verify_golden(session *s, const request *asked)
         for (size_t i = 0; i < s->output_count; i++)
             if (judge_golden(s, r, i) != CLI_OK) code = CLI_MISMATCH;
     }
-    printf("%s\n", code == CLI_OK ? "PASSED" : "FAILED");
+    print_passed(code);
     return code;
 }
 
@@ -265,8 +265,8 @@ int command_verify(int argc, char **argv)
     }
     code = session_open(&s, &r.session, tool);
     if (code == CLI_OK && hyp_engine_variable_count(s.engine)) {
-        fprintf(stderr, "%s: %s is a step of a training: hypatiac verifies such a plan when it makes it, --verify strict\n",
-                tool, r.session.plan);
+        cli_error(tool, "%s is a step of a training: hypatiac verifies such a plan when it makes it, --verify strict",
+                  r.session.plan);
         code = CLI_USAGE;
         goto done;
     }

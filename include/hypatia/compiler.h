@@ -121,6 +121,19 @@ typedef struct hyp_train_options {
             0, 0, false, false, false                                                                                  \
     }
 
+/* How far a compilation is. */
+typedef struct hyp_compile_progress {
+    size_t size;       /* the library's sizeof(hyp_compile_progress) */
+    const char *phase; /* "import", "demote", "train"; of rewriting "fold", "normalize", "recognize", "optimize", "extract"; "quantize",
+                          "recompute", "lower", "expect" (samples in the reference interpreter), "write", "verify", "blame" (looking
+                          for the rule that made a plan wrong). More may come */
+    size_t iteration, e_nodes; /* of the e-graph of the phase: iterations that are done, e-nodes that there are now; else 0 */
+    double best;               /* seconds that the best plan so far is predicted to take; 0: none is known yet */
+    uint64_t done, total;      /* "write": bytes of weights; "expect": samples. total 0: not known */
+    double seconds;            /* since the compilation began */
+    double seconds_left;       /* until `max_seconds` end the search for a better plan; -1: they do not */
+} hyp_compile_progress;
+
 typedef struct hyp_compile_options {
     size_t size;           /* sizeof(hyp_compile_options) */
     const char *target; /* "cpu" (default) or "cuda", for a machine as costs see it: "cpu:generic" (default), "cpu:avx2",
@@ -231,6 +244,10 @@ typedef struct hyp_compile_options {
      * kept for the backward pass but computed again. HYP_ERR_INVALID_ARGUMENT for one that fits no node. */
     const char *const *recompute;
     size_t recompute_count;
+    /* Told often, by the thread that compiles, how far the compilation is, which it may print; what it does never changes the
+     * plan. NULL: nobody is told. */
+    void (*on_progress)(const hyp_compile_progress *progress, void *user);
+    void *on_progress_user;
 } hyp_compile_options;
 
 typedef struct hyp_compile_rule_use {
@@ -277,6 +294,7 @@ typedef struct hyp_compile_report {
      * without them; 0 where there are none. */
     size_t recomputed, kept_bytes;
     double kept_seconds;
+    const double *step_seconds; /* what each step of the plan is predicted to take; NULL without a plan */
 } hyp_compile_report;
 HYP_API void hyp_compile_report_destroy(hyp_compile_report *report); /* NULL-safe */
 

@@ -286,6 +286,12 @@ typedef struct hyp_rewrite_event {
     hyp_enode_id created; /* root e-node of the right side, HYP_NONE if it was only a variable */
 } hyp_rewrite_event;
 
+typedef struct hyp_iteration_report {
+    size_t e_nodes, e_classes; /* after the iteration */
+    size_t matches, applications;
+    double search_seconds, apply_seconds, rebuild_seconds;
+} hyp_iteration_report;
+
 typedef struct hyp_run_options {
     size_t size;           /* sizeof(hyp_run_options) */
     size_t max_iterations; /* 0 = no limit, here and below */
@@ -300,6 +306,10 @@ typedef struct hyp_run_options {
     void *user;
     bool (*stop)(void *user); /* asked often: once it is true, the run ends with HYP_STOP_CANCELLED; NULL = never */
     void *stop_user;
+    /* Called after each iteration, when the e-graph is rebuilt, with what it did and how many there were, in a schedule of the
+     * part that runs; it may read the e-graph, but not change it. NULL = nobody is told. */
+    void (*on_iteration)(const hyp_iteration_report *iteration, size_t count, void *user);
+    void *on_iteration_user;
 } hyp_run_options;
 
 typedef struct hyp_rule_report {
@@ -311,12 +321,6 @@ typedef struct hyp_rule_report {
      * out. 0 where there were too many to keep. What a final condition says no to is no match, and not counted. */
     size_t declined;
 } hyp_rule_report;
-
-typedef struct hyp_iteration_report {
-    size_t e_nodes, e_classes; /* after the iteration */
-    size_t matches, applications;
-    double search_seconds, apply_seconds, rebuild_seconds;
-} hyp_iteration_report;
 
 typedef struct hyp_run_report {
     hyp_stop stop;

@@ -4,6 +4,7 @@
 #ifndef HYP_CODEGEN_CODEGEN_H
 #define HYP_CODEGEN_CODEGEN_H
 
+#include "base/progress.h"
 #include "codegen/target.h"
 #include "ir/constants.h"
 #include "plan/plan.h"
@@ -64,6 +65,7 @@ typedef struct hyp_lowered {
     size_t stay_count;
     uint32_t *value_tensors; /* by value of the graph: the tensor that it is, or a view of one, + 1; 0 = none */
     uint32_t *node_steps;    /* by node of the graph: the step that gives its results, HYP_NO_STEP where none does */
+    hyp_progress *progress;  /* set by who writes the plan: is told of the bytes of weights; NULL = nobody is */
 } hyp_lowered;
 
 /* Lowers. The steps are:

@@ -30,11 +30,20 @@ static bool is_plain(const hyp_value *value)
     return value->kind == HYP_VALUE_INPUT || (value->kind == HYP_VALUE_CONST && (value->data || value->bytes == 0));
 }
 
+static void begin_progress(const hyp_lowered *lowered)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; lowered->progress && i < lowered->program->n_tensors; i++)
+        if (lowered->folds[i] != HYP_NO_VALUE) bytes += lowered->program->tensors[i]->bytes;
+    hyp_progress_begin(lowered->progress, "write", bytes);
+}
+
 /* Announces all of them, so that what several read is computed once. */
 static hyp_status begin_pass(folder *f, hyp_diag *diag)
 {
     hyp_constants_destroy(f->constants);
     f->next = 0;
+    begin_progress(f->lowered);
     HYP_TRY(hyp_constants_create(f->lowered->graph, f->forget, f->user, &f->constants, diag));
     for (size_t i = 0; i < f->lowered->program->n_tensors; i++)
         if (f->lowered->folds[i] != HYP_NO_VALUE &&
@@ -52,6 +61,7 @@ static hyp_status get_weight(void *user, uint32_t tensor, const void **out, hyp_
     const hyp_value *value = &f->lowered->graph->values.data[v];
     if (!f->constants || tensor < f->next) HYP_TRY(begin_pass(f, diag));
     f->next = tensor + 1;
+    hyp_progress_add(f->lowered->progress, f->lowered->program->tensors[tensor]->bytes);
     if (is_plain(value)) {
         if (!value->data && value->bytes)
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,

@@ -7,6 +7,7 @@
  * The graph is verified after every pass that makes one.
  */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +35,8 @@ typedef struct compilation {
     hyp_verification verification;
     hyp_limit limit; /* of the search for a better plan */
     hyp_strbuf cut;  /* by which it was cut short; empty: it was not */
+    hyp_progress progress;
+    double began; /* by hyp_limit_clock */
     size_t nodes_imported, nodes_before;
     double import_seconds, demote_seconds, train_seconds, rewrite_seconds, quantize_seconds, recompute_seconds,
         lower_seconds, expect_seconds, write_seconds;
@@ -273,6 +276,7 @@ static hyp_status check_plan(void *user, const char *path, hyp_diag *diag)
 static hyp_status write_to(compilation *c, const char *path, bool checked, hyp_diag *diag)
 {
     hyp_plan_check check = {check_plan, c};
+    c->lowered.progress = c->settings.progress;
     return hyp_codegen_write(&c->lowered, path, forget, c->model, checked ? &check : NULL, diag);
 }
 
@@ -324,11 +328,30 @@ static hyp_status tell_refusals(const compilation *c, hyp_diag *diag)
     return status;
 }
 
+/* Tells the caller how far the compilation is. */
+static void tell_progress(const hyp_progress *now, void *user)
+{
+    const compilation *c = user;
+    const hyp_compile_options *o = &c->settings.options;
+    double clock = hyp_limit_clock(), left = c->limit.deadline > 0 ? fmax(0, c->limit.deadline - clock) : -1;
+    hyp_compile_progress told = {.size = sizeof told,
+                                 .phase = now->phase,
+                                 .iteration = now->iteration,
+                                 .e_nodes = now->e_nodes,
+                                 .best = now->best,
+                                 .done = now->done,
+                                 .total = now->total,
+                                 .seconds = clock - c->began,
+                                 .seconds_left = left};
+    o->on_progress(&told, o->on_progress_user);
+}
+
 /* Runs one pass, measures it and says so. */
 static hyp_status run_pass(compilation *c, const char *name, hyp_status (*pass)(compilation *, hyp_diag *),
                            double *out_seconds, hyp_diag *diag)
 {
     double start = hyp_limit_clock();
+    hyp_progress_begin(&c->progress, name, 0);
     HYP_TRY(pass(c, diag));
     *out_seconds = hyp_limit_clock() - start;
     const hyp_compile_options *o = &c->settings.options;
@@ -396,6 +419,7 @@ static void find_blame(const compilation *c, hyp_blame_fn *blame, hyp_diag *diag
 {
     char path[HYP_MEMORY_PATH];
     size_t size;
+    hyp_progress_begin(c->settings.progress, "blame", 0);
     const void *bytes = hyp_onnx_model_piped(c->model, &size);
     int fd = bytes ? hyp_memory_file(bytes, size, path) : -1;
     blame(fd >= 0 ? path : c->model_path, &c->settings, &c->rewrite, &c->verification, diag);
@@ -405,11 +429,15 @@ static void find_blame(const compilation *c, hyp_blame_fn *blame, hyp_diag *diag
 hyp_status hyp_compile_once(const char *model_path, const char *plan_path, const hyp_compile_options *options,
                             hyp_blame_fn *blame, hyp_compile_report **out_report, hyp_diag *diag)
 {
-    compilation c = {.model_path = model_path, .plan_path = plan_path};
-    double start = hyp_limit_clock();
+    compilation c = {.model_path = model_path, .plan_path = plan_path, .began = hyp_limit_clock()};
     HYP_TRY(hyp_settings_init(options, &c.settings, diag));
     c.limit.asked = c.settings.options.stop;
-    if (c.settings.options.max_seconds > 0) c.limit.deadline = start + c.settings.options.max_seconds;
+    if (c.settings.options.max_seconds > 0) c.limit.deadline = c.began + c.settings.options.max_seconds;
+    if (c.settings.options.on_progress) {
+        c.progress.tell = tell_progress;
+        c.progress.user = &c;
+        c.settings.progress = c.limit.progress = &c.progress;
+    }
     hyp_status status = hyp_dims_create(&c.dims, diag);
     if (status == HYP_OK) {
         hyp_graph_init(&c.imported, c.dims);

@@ -90,10 +90,14 @@ static void print_price(hyp_strbuf *sb, const HypPlan__Step *step)
 static hyp_status copy_steps(owned_report *r, const HypPlan__Program *program, hyp_diag *diag)
 {
     hyp_strbuf sb = {0}, prices = {0};
+    double *seconds = hyp_arena_zalloc(&r->arena, program->n_steps + 1, sizeof *seconds);
+    if (!seconds) return hyp_fail_memory(diag, program->n_steps * sizeof *seconds);
     for (size_t i = 0; i < program->n_steps; i++) {
         print_step(&sb, program, program->steps[i]);
         print_price(&prices, program->steps[i]);
+        seconds[i] = program->steps[i]->predicted_seconds;
     }
+    r->report.step_seconds = seconds;
     r->report.plan_seconds = hyp_plan_predicted(program);
     r->report.steps = hyp_arena_strdup(&r->arena, hyp_strbuf_text(&sb));
     r->report.prices = hyp_arena_strdup(&r->arena, hyp_strbuf_text(&prices));

@@ -173,6 +173,7 @@ hyp_status hyp_verification_prepare(hyp_verification *v, const hyp_graph *import
     hyp_expect_options e = hyp_expectation(settings->precision, classes);
     given c = {v, &e};
     double start = hyp_limit_clock();
+    hyp_progress_begin(settings->progress, "expect", o->samples_count ? 0 : (uint64_t)draws.count);
     hyp_diag why = {0};
     if (o->samples_count > 0) {
         hyp_status status = hyp_for_samples(imported, o->samples, o->samples_count, take_sample, &c, diag);
@@ -183,6 +184,7 @@ hyp_status hyp_verification_prepare(hyp_verification *v, const hyp_graph *import
         bool found;
         if (narrow && i == HYP_DRAW_EDGES) continue; /* infinities and what overflows are no matter of a narrow type */
         HYP_TRY(draw_sample(v, &e, (hyp_draw)i, draws.attempt, &found, &why, diag));
+        hyp_progress_add(settings->progress, 1);
     }
     v->seconds = hyp_limit_clock() - start;
     if (v->count > 0) return HYP_OK;
@@ -364,6 +366,7 @@ static hyp_status run_and_judge(hyp_verification *v, const char *plan, hyp_plan_
 hyp_status hyp_verification_run(hyp_verification *v, const char *plan, hyp_diag *diag)
 {
     if (v->mode == HYP_VERIFY_OFF || v->count == 0) return HYP_OK;
+    hyp_progress_begin(v->settings->progress, "verify", 0);
     double start = hyp_limit_clock();
     hyp_plan_run runs[HYP_MOST_SAMPLES] = {{0}};
     hyp_status status = run_and_judge(v, plan, runs, diag);

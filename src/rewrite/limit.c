@@ -13,6 +13,7 @@ bool hyp_limit_reached(void *limit)
 {
     hyp_limit *l = limit;
     if (!l) return false;
+    hyp_progress_tell(l->progress);
     if (l->why == HYP_LIMIT_NOT_REACHED && l->asked && *l->asked) l->why = HYP_LIMIT_ASKED;
     if (l->why == HYP_LIMIT_NOT_REACHED && l->deadline > 0 && hyp_limit_clock() >= l->deadline) l->why = HYP_LIMIT_TIME;
     return l->why != HYP_LIMIT_NOT_REACHED;

@@ -52,6 +52,28 @@ static hyp_stop stop_of(const hyp_rw_job *j, hyp_stop stop)
 
 static size_t at_least(size_t a, size_t b) { return a > b ? a : b; }
 
+static hyp_progress *progress_of(const hyp_rw_job *j) { return j->options->limit ? j->options->limit->progress : NULL; }
+
+/* Who saturates, for the calls that a run makes. */
+typedef struct saturation {
+    const hyp_rw *rw;
+    hyp_limit *limit;
+} saturation;
+
+static bool is_to_stop(void *user)
+{
+    const saturation *s = user;
+    if (s->limit && s->limit->progress) s->limit->progress->e_nodes = hyp_egraph_node_count(s->rw->eg);
+    return hyp_limit_reached(s->limit);
+}
+
+static void on_iteration(const hyp_iteration_report *iteration, size_t count, void *user)
+{
+    (void)iteration;
+    const saturation *s = user;
+    if (s->limit && s->limit->progress) s->limit->progress->iteration = count;
+}
+
 static hyp_status saturate(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_rw_rules *names, hyp_ruleset *rules)
 {
     hyp_rw_tracer tracer = {
@@ -61,16 +83,20 @@ static hyp_status saturate(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_
         .options = j->options,
         .diag = j->diag,
         .weigh = {.rw = rw, .cost = j->options->cost, .user = j->options->cost_user, .diag = j->diag}};
+    saturation running = {rw, j->options->limit};
     hyp_run_options options = {
         .size = sizeof options,
         .max_iterations = j->options->max_iterations ? j->options->max_iterations : MAX_ITERATIONS,
         .max_nodes = j->options->max_nodes ? j->options->max_nodes : at_least(MAX_NODES, NODES_EACH * j->nodes),
         .max_bytes = at_least(MAX_BYTES, BYTES_EACH * j->nodes),
-        .stop = hyp_limit_reached,
-        .stop_user = j->options->limit,
+        .stop = is_to_stop,
+        .stop_user = &running,
         .on_rewrite = j->options->trace ? hyp_rw_on_rewrite : NULL,
-        .user = &tracer};
+        .user = &tracer,
+        .on_iteration = on_iteration,
+        .on_iteration_user = &running};
     hyp_run_report run;
+    hyp_progress_begin(progress_of(j), phase_names[p], 0);
     hyp_status status = hyp_egraph_run(rw->eg, rules, &options, &run, j->diag);
     j->report->phases[p] = (struct hyp_rewrite_phase){.name = phase_names[p],
                                                       .stop = stop_of(j, run.stop),
@@ -238,6 +264,7 @@ static hyp_status extract(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_r
                           hyp_graph *out)
 {
     candidate best;
+    if (p == HYP_RW_OPTIMIZE) hyp_progress_begin(progress_of(j), "extract", 0);
     hyp_status status = find_best(j, rw, p, names, &best);
     if (status == HYP_OK && p == HYP_RW_OPTIMIZE) status = undo(j, rw, names, &best);
     if (status == HYP_OK && p == HYP_RW_OPTIMIZE) status = choose_parts(j, rw, names, &best);
@@ -414,6 +441,12 @@ static hyp_status keep_what_came(hyp_rw_job *j, const origin *from, hyp_graph *o
     return replace(j, from->in, out);
 }
 
+static void note_best(const hyp_rw_job *j, const hyp_rewrite_price *found)
+{
+    hyp_progress *p = progress_of(j);
+    if (p && !found->no_plan && (p->best == 0 || found->seconds < p->best)) p->best = found->seconds;
+}
+
 static hyp_status run_all(hyp_rw_job *j, const hyp_graph *in, hyp_graph *folded, hyp_graph *clean, hyp_graph *normal,
                           hyp_graph *out)
 {
@@ -428,16 +461,20 @@ static hyp_status run_all(hyp_rw_job *j, const hyp_graph *in, hyp_graph *folded,
     if (o->why_not_node) HYP_TRY(find_source(in, o->why_not_node, &j->why_not_node, j->diag));
     HYP_TRY(price(j, in, &from.price, &report->nodes_before));
     report->cost_before = from.price.seconds;
+    note_best(j, &from.price);
+    hyp_progress_begin(progress_of(j), "fold", 0);
     HYP_TRY(hyp_graph_fold(in, j->fold, folded, j->diag));
     HYP_TRY(run_phase(j, HYP_RW_NORMALIZE, folded, clean));
     HYP_TRY(run_phase(j, HYP_RW_RECOGNIZE, clean, normal));
     HYP_TRY(price(j, normal, &from.normal_price, &from.normal_nodes));
     j->price = from.normal_price; /* for a phase that is left out */
+    note_best(j, &from.normal_price);
     report->nodes_after = from.normal_nodes;
     HYP_TRY(run_phase(j, HYP_RW_OPTIMIZE, normal, out));
     HYP_TRY(keep_what_came(j, &from, out));
     HYP_TRY(choose_whole(j, &from, out));
     report->cost_after = j->price.seconds;
+    note_best(j, &j->price);
     count_used(out, report);
     return hyp_graph_verify(out, j->diag);
 }

@@ -11,6 +11,7 @@
 
 #include <signal.h>
 
+#include "base/progress.h"
 #include "hypatia/egraph.h"
 #include "ir/constants.h"
 
@@ -142,6 +143,7 @@ typedef struct hyp_limit {
     double deadline;                    /* by hyp_limit_clock; 0 = none */
     const volatile sig_atomic_t *asked; /* not 0: somebody asked for it; NULL = nobody can */
     enum { HYP_LIMIT_NOT_REACHED, HYP_LIMIT_TIME, HYP_LIMIT_ASKED } why;
+    hyp_progress *progress; /* of the search, which tells of it whenever it asks; NULL = nobody listens */
 } hyp_limit;
 double hyp_limit_clock(void);       /* seconds */
 bool hyp_limit_reached(void *limit); /* a hyp_limit, or NULL */

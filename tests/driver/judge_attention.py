@@ -237,7 +237,7 @@ def is_one_step(judge, m):
     path = os.path.join(judge.folder.name, "steps.onnx")
     with open(path, "wb") as file:
         file.write(m.SerializeToString())
-    steps = judging.hyp.tool("hypatiac", path, "--dry-run").stdout + judging.hyp.tool("hypatiac", path, "--dry-run").stderr
+    steps = judging.hyp.tool("hypatiac", path, "--dry-run", "-v").stdout
     return "\n  attention  " in steps and "\n  softmax  " not in steps
 
 

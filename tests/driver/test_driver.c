@@ -321,6 +321,76 @@ static void rewrites_are_lines_of_json(void **state)
     hyp_strbuf_dispose(&lines);
 }
 
+/* What was told of a compilation. */
+typedef struct told {
+    hyp_strbuf phases; /* "import fold ..." */
+    const char *phase;
+    size_t most_nodes, iterations;
+    double best, seconds;
+    uint64_t done, total;
+} told;
+
+static void note_progress(const hyp_compile_progress *p, void *user)
+{
+    told *t = user;
+    assert_int_equal(p->size, sizeof *p);
+    assert_true(p->seconds >= t->seconds && p->seconds_left == -1 && (p->total == 0 || p->done <= p->total));
+    assert_true(p->best >= 0 && (t->best == 0 || p->best <= t->best)); /* it gets no worse */
+    if (!t->phase || strcmp(t->phase, p->phase) != 0) hyp_strbuf_printf(&t->phases, "%s ", p->phase);
+    t->phase = p->phase;
+    t->seconds = p->seconds;
+    t->best = p->best;
+    if (p->e_nodes > t->most_nodes) t->most_nodes = p->e_nodes;
+    if (p->iteration > t->iterations) t->iterations = p->iteration;
+    if (strcmp(p->phase, "write") != 0) return;
+    t->done = p->done;
+    t->total = p->total;
+}
+
+static void progress_is_told_and_changes_nothing(void **state)
+{
+    (void)state;
+    told t = {0};
+    void *silent, *watched;
+    size_t silent_size, watched_size;
+    hyp_compile_report *report;
+    hyp_compile_options options = defaults();
+    assert_int_equal(hyp_compile_to_memory(MODEL, &options, &silent, &silent_size, NULL, NULL), HYP_OK);
+    options.on_progress = note_progress;
+    options.on_progress_user = &t;
+    assert_int_equal(hyp_compile_to_memory(MODEL, &options, &watched, &watched_size, &report, NULL), HYP_OK);
+    assert_int_equal(silent_size, watched_size);
+    assert_memory_equal(silent, watched, silent_size);
+    assert_string_equal(hyp_strbuf_text(&t.phases), "import demote train rewrite fold normalize recognize optimize extract quantize "
+                                                    "recompute lower expect write ");
+    assert_true(t.most_nodes >= report->e_nodes && t.iterations > 1);
+    assert_true(fabs(t.best - report->cost_after) < 1e-15);
+    assert_true(t.total == t.done && t.total > 70000 && t.total < silent_size);
+    hyp_compile_report_destroy(report);
+    hyp_strbuf_dispose(&t.phases);
+    free(silent);
+    free(watched);
+}
+
+static void note_left(const hyp_compile_progress *p, void *user)
+{
+    double *left = user;
+    assert_true(p->seconds_left >= 0 && p->seconds_left <= 1000 && p->seconds_left <= *left);
+    *left = p->seconds_left;
+}
+
+static void progress_tells_the_time_that_is_left(void **state)
+{
+    (void)state;
+    double left = 1000;
+    hyp_compile_options options = defaults();
+    options.max_seconds = 1000;
+    options.on_progress = note_left;
+    options.on_progress_user = &left;
+    assert_int_equal(hyp_compile_file(TINY, NULL, &options, NULL, NULL), HYP_OK);
+    assert_true(left < 1000 && left > 0);
+}
+
 static void disabled_rule_is_not_used(void **state)
 {
     (void)state;
@@ -503,6 +573,8 @@ int main(void)
         cmocka_unit_test(no_rewrite_keeps_every_node),
         cmocka_unit_test(dumped_graph_has_its_stage),
         cmocka_unit_test(rewrites_are_lines_of_json),
+        cmocka_unit_test(progress_is_told_and_changes_nothing),
+        cmocka_unit_test(progress_tells_the_time_that_is_left),
         cmocka_unit_test(disabled_rule_is_not_used),
         cmocka_unit_test(wrong_options_are_named),
         cmocka_unit_test(same_model_gives_the_same_bytes),

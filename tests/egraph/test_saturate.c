@@ -346,6 +346,46 @@ static void a_callback_can_stop(void **state)
     }
 }
 
+typedef struct watcher {
+    hyp_egraph *eg;
+    size_t count;
+    hyp_iteration_report seen[16];
+} watcher;
+
+static void watch(const hyp_iteration_report *iteration, size_t count, void *user)
+{
+    watcher *w = user;
+    assert_int_equal(count, w->count + 1);
+    assert_int_equal(iteration->e_nodes, hyp_egraph_node_count(w->eg)); /* it is rebuilt */
+    assert_int_equal(iteration->e_classes, hyp_egraph_class_count(w->eg));
+    must(hyp_egraph_check(w->eg, &diag));
+    if (w->count < 16) w->seen[w->count] = *iteration;
+    w->count = count;
+}
+
+static void a_callback_sees_every_iteration(void **state)
+{
+    (void)state;
+    hyp_egraph *eg = new_graph(false, NULL);
+    hyp_ruleset *rules = rules_of(eg, MATH_RULES);
+    add_math_terms(eg);
+    watcher w = {.eg = eg};
+    hyp_run_report report;
+    hyp_run_options options = {.size = sizeof options, .max_iterations = 5, .on_iteration = watch, .on_iteration_user = &w};
+    must(hyp_egraph_run(eg, rules, &options, &report, &diag));
+    assert_true(w.count == 5 && report.iteration_count == 5);
+    assert_memory_equal(w.seen, report.iterations, 5 * sizeof *w.seen);
+    hyp_run_report_dispose(&report);
+    w.count = 0; /* one that a limit of e-nodes cuts is told of as well */
+    options.max_iterations = 0;
+    options.max_nodes = hyp_egraph_node_count(eg) + 10;
+    must(hyp_egraph_run(eg, rules, &options, &report, &diag));
+    assert_true(report.stop == HYP_STOP_NODES && w.count == report.iteration_count && w.count > 0);
+    hyp_run_report_dispose(&report);
+    hyp_ruleset_destroy(rules);
+    hyp_egraph_destroy(eg);
+}
+
 typedef struct canceller {
     hyp_egraph *eg;
     sem_t runs; /* the run has begun */
@@ -538,6 +578,7 @@ int main(void)
         cmocka_unit_test(a_cut_run_can_be_continued),
         cmocka_unit_test(another_thread_can_cancel),
         cmocka_unit_test(a_callback_can_stop),
+        cmocka_unit_test(a_callback_sees_every_iteration),
         cmocka_unit_test(backoff_bans_the_rules_that_egg_bans),
         cmocka_unit_test(backoff_saturates_only_when_all_rules_rest),
         cmocka_unit_test(disabled_rules_do_not_run),

@@ -77,7 +77,9 @@ def check_fp8(folder):
     """Scales from a stack of samples and from folders of them; what is no sample is refused with the reason."""
     def scales(*samples):
         plan = os.path.join(folder, "fp8.bin")
-        out = run("hypatiac", MODEL, "-o", plan, "--precision", "fp8", *(f"--samples={s}" for s in samples))
+        options = ["hypatiac", MODEL, "-o", plan, "--precision", "fp8", *(f"--samples={s}" for s in samples)]
+        assert "linear layers in fp8: 3 of 4; -v lists them" in run(*options)
+        out = run(*options, "-v")
         assert "linear layers in fp8:" in out and "x scaled by" in out and "is no multiple of 16" in out, out
         steps = json.loads(run("hypatia", "inspect", plan, "--json"))["steps"]
         return plan, [(layer["x_scale"], layer["weight_scale"]) for step in steps if step["label"] == "quantized-linear"
@@ -231,7 +233,7 @@ def check_asking():
     folder = os.path.join(hyp.ROOT, "tests/models/torch")
     for name in sorted(os.listdir(folder)):
         model = os.path.join(folder, name)
-        steps = [line for line in run("hypatiac", model, "--dry-run").splitlines() if line.startswith("  ") and "]  by " in line]
+        steps = [line for line in run("hypatiac", model, "--dry-run", "-v").splitlines() if line.startswith("  ") and "]  by " in line]
         steps.sort(key=lambda line: line.count(","), reverse=True)
         for step in steps[:3]:
             node = step.split("[")[1].split("]")[0].split(", ")[0]

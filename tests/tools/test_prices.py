@@ -88,7 +88,7 @@ def check_plans(folder):
     assert len(MODELS) >= 8
     for model in MODELS:
         for way in WAYS:
-            out = run("hypatiac", model, "-o", plan, "--verify", "off", "--stats", *way)
+            out = run("hypatiac", model, "-o", plan, "--verify", "off", "--stats", "-v", *way)
             typical = [f"{s['name']}={s['typical']}" for s in json.loads(run("hypatia", "inspect", plan, "--json"))["symbols"]]
             dims = ["--dim", ",".join(typical)] if typical else []
             described = json.loads(run("hypatia", "inspect", plan, "--json", *dims))

@@ -367,6 +367,7 @@ static hyp_status iterate(runner *r, hyp_diag *diag)
     if (status != HYP_OK && !r->stopping) return hyp_fail(diag, status, "%s", said.message);
     HYP_TRY(rebuilt);
     HYP_TRY(note_iteration(r, diag));
+    if (r->options.on_iteration) r->options.on_iteration(&r->now, r->iterations.len, r->options.on_iteration_user);
     if (r->stopping && r->stop == HYP_STOP_NODES && eg->live_count < eg->max_nodes &&
         (eg->live_count != nodes || eg->class_count != classes)) {
         r->stopping = false; /* the rebuild made room again, and something was learnt */
