@@ -1,6 +1,6 @@
 """Forward and backward passes of linear layers: the functions of hypatia/nn.h against PyTorch, on a GPU or a CPU.
 
-    python3 bench/nn.py --library LIBHYPATIA-RT.SO [--device cuda|cpu] [--types bf16,fp32,fp16,tf32] [--only TEXT,...]
+    python3 bench/nn.py --library LIBHYPATIA-RT.SO [--device cuda|cpu] [--types bf16,fp32,fp16,tf32] [--only TEXT,...] [--cases LIST]
                         [--tune SECONDS] [--compile] [--rounds N] [--row-seconds S] [--tsv FILE]
 
 A run is one forward pass and one backward pass with all gradients (dx, and of each layer dW and db); a relu follows each layer but
@@ -26,7 +26,7 @@ import torch
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpu"))
 from ceilings import Ceilings  # noqa: E402
-from networks import TYPES, Case  # noqa: E402
+from networks import TYPES, Case, parse_cases  # noqa: E402
 from runtime import DTYPES, Diag, EngineOptions, HYP_DEVICE_CPU, HYP_DEVICE_CUDA, Tensor  # noqa: E402
 from timing import capture, error, geometric_mean, milliseconds, repeat, take_turns  # noqa: E402
 
@@ -260,6 +260,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--library", required=True)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--cases", help="other ones: 256:256-512-256,1024:784-2048")
     parser.add_argument("--types", default="")
     parser.add_argument("--only", default="")
     parser.add_argument("--tune", type=float, default=10, help="seconds for each case and type; 0: not at all")
@@ -279,7 +280,7 @@ def main():
         for kind in kinds:
             torch.backends.cuda.matmul.allow_tf32 = kind == "tf32"
             ceilings = Ceilings(kind, stream, 5)
-            for case in CASES if cuda else CPU_CASES:
+            for case in parse_cases(args.cases) if args.cases else CASES if cuda else CPU_CASES:
                 if not any(text in case.name for text in args.only.split(",")) or time.monotonic() - began > args.stop:
                     continue
                 ratios, some = measure(case, kind, args, lib, stream, ceilings)

@@ -32,15 +32,7 @@ if [ -z "$dir" ]; then
 fi
 export LD_LIBRARY_PATH="$dir/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
-# cuBLASLt comes with a toolkit or inside Python packages.
-if [ -z "${HYPATIA_CUBLASLT:-}" ] && ! ls /usr/local/cuda/lib64/libcublasLt.so.1[23] > /dev/null 2>&1 &&
-    ! ldconfig -p 2> /dev/null | grep -q 'libcublasLt.so.1[23]'; then
-    found=$(python3 -c '
-import glob, sys
-found = [f for p in sys.path for f in glob.glob(p + "/nvidia/*/lib/libcublasLt.so.1[23]")]
-print(max(found, default=""))' || true)
-    [ -z "$found" ] || export HYPATIA_CUBLASLT="$found"
-fi
+. scripts/cublaslt.sh
 
 start=$(date +%s)
 # left SECONDS: how many are left until so many have passed.

@@ -1,6 +1,6 @@
 """Layers with a relu, one and many: plans against PyTorch and JAX, on one GPU.
 
-    python3 bench/gpu/linear_relu.py --hypatiac BIN --library LIBHYPATIA-RT.SO [--quick] [--only TEXT]
+    python3 bench/gpu/linear_relu.py --hypatiac BIN --library LIBHYPATIA-RT.SO [--quick] [--only TEXT] [--cases LIST]
                                      [--tsv FILE] [--markdown FILE]
                                      [--types bf16,fp32,fp16,tf32,fp8] [--seconds S] [--compile-seconds S] [--rounds N]
 
@@ -47,7 +47,7 @@ import torch
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import peers  # noqa: E402
 from ceilings import Ceilings  # noqa: E402
-from networks import CASES, LARGE, Network, QUICK, THIN  # noqa: E402
+from networks import CASES, LARGE, Network, QUICK, THIN, parse_cases  # noqa: E402
 from report import BATCH_1, Row, Table, judge, summarize, write_markdown  # noqa: E402
 from runtime import Library, Plan, compile_plan  # noqa: E402
 from timing import capture, error, milliseconds, repeat, take_turns  # noqa: E402
@@ -311,6 +311,7 @@ def parse_arguments():
     parser.add_argument("--tsv")
     parser.add_argument("--markdown", help="a file for the table and the summary as Markdown")
     parser.add_argument("--only", default="", help="networks whose name contains this")
+    parser.add_argument("--cases", help="other networks: 256:256-512-256,1024:784-2048")
     parser.add_argument("--types", default=ALL)
     parser.add_argument("--peers", default="torch.compile,jax", help="besides eager")
     parser.add_argument("--rounds", type=int, default=15)
@@ -332,7 +333,8 @@ def main():
     args = parse_arguments()
     end = time.monotonic() + args.seconds
     warnings.filterwarnings("ignore")
-    cases = [case for case in (QUICK if args.quick else CASES) if args.only in case.name]
+    among = parse_cases(args.cases) if args.cases else QUICK if args.quick else CASES
+    cases = [case for case in among if args.only in case.name]
     rows = [(case, kind) for kind in args.types.split(",") for case in cases]
     rows.sort(key=lambda row: row[0].flops > SLOW)  # so that what no time is left for is not all of a type
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, Table(args.tsv) as table:

@@ -36,6 +36,15 @@ class Case(NamedTuple):
         return (1 if kind == "fp8" else element) * weights + element * others
 
 
+def parse_cases(text):
+    """Of "256:256-512-256,1024:784-2048": a batch and the widths of each."""
+    cases = []
+    for one in text.split(","):
+        batch, widths = one.split(":")
+        cases.append(Case(int(batch), tuple(map(int, widths.split("-")))))
+    return cases
+
+
 class Type(NamedTuple):
     onnx: int
     torch: torch.dtype
