@@ -139,6 +139,8 @@ def measure_one(args, size, layers, rows, kind, folder):
             sys.exit(f"bench/nine.py: {size}-{layers} {way}: off by {error:.1e}")
         yield way, statistics.median(values), error
     args.title = f"{ways[kind.name].version}, {args.threads} thread{'s' * (args.threads > 1)}"
+    if args.load > 0.5:
+        args.title += f", beside other work (a load of {args.load:.1f} on {os.cpu_count()} processors before)"
 
 
 def processor():
@@ -148,7 +150,7 @@ def processor():
 
 
 def measure(args):
-    rows, kind = dict(zip(nine.SIZES, map(int, args.rows.split(",")))), framework()
+    rows, kind, args.load = dict(zip(nine.SIZES, map(int, args.rows.split(",")))), framework(), os.getloadavg()[0]
     with open(args.tsv, "w", encoding="utf-8") as file:
         for n, (size, layers) in enumerate(nine.configurations(args.only)):
             with tempfile.TemporaryDirectory() as folder:

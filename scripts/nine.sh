@@ -14,7 +14,9 @@
 # --rows LIST   rows on the CPU of small, medium and large (256,128,64: an eighth and a 128th of what a GPU takes)
 #
 # PYTHON is the interpreter (python3). Where it has PyTorch that is the framework, and backward passes are measured; else it is
-# onnxruntime, forward alone. About 6 minutes for the CPU and 8 for a GPU.
+# onnxruntime, forward alone. About 6 minutes for the CPU and 8 for a GPU. From files that were measured elsewhere:
+#   python3 bench/nine.py report --forward DIR/gpu-forward.tsv --backward DIR/gpu-backward.tsv --svg docs/pictures/nine-gpu.svg \
+#       --page docs/seeds.md --part gpu
 set -eu
 cd "$(dirname "$0")/.."
 build=build/release out=build/nine cpu=1 gpu=1 page= only= quick= rows=256,128,64
@@ -28,7 +30,7 @@ while [ $# -gt 0 ]; do
     --rows) rows=$2 && shift 2 ;;
     --page) page=1 && shift ;;
     --quick) quick=1 && shift ;;
-    *) sed -n '2,20s/^# \{0,1\}//p' "$0" && exit 2 ;;
+    *) sed -n '2,23s/^# \{0,1\}//p' "$0" && exit 2 ;;
     esac
 done
 python=${PYTHON:-python3}
@@ -37,12 +39,11 @@ export LD_LIBRARY_PATH="$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 library=$build/lib/libhypatia-rt.so
 has() { "$python" -c "import $1" 2> /dev/null; }
 
-# report PART TITLE: tables of the files that there are, and the picture.
+# report PART: tables of the files that there are, and the picture.
 report() {
-    set -- "$1" "$2" --forward "$out/$1-forward.tsv"
-    [ ! -s "$out/$1-backward.tsv" ] || set -- "$@" --backward "$out/$1-backward.tsv"
-    part=$1 title=$2 && shift 2
-    [ -z "$title" ] || set -- "$@" --title "$title"
+    part=$1
+    set -- --forward "$out/$part-forward.tsv"
+    [ ! -s "$out/$part-backward.tsv" ] || set -- "$@" --backward "$out/$part-backward.tsv"
     svg=$out/nine-$part.svg
     [ -z "$page" ] || svg=docs/pictures/nine-$part.svg
     [ -z "$page" ] || set -- "$@" --page docs/seeds.md --part "$part"
@@ -62,7 +63,7 @@ if [ -n "$cpu" ]; then
             --cases "$("$python" bench/nine.py cases --rows "$rows" --only "$only")" --tsv "$out/cpu-backward.tsv" \
             --row-seconds "${quick:+0.}2"
     fi
-    report cpu ''
+    report cpu
 fi
 
 if [ -n "$gpu" ]; then
@@ -80,5 +81,8 @@ if [ -n "$gpu" ]; then
         echo "bench/gpu/linear_relu.py found something to complain about"
     "$python" bench/nn.py --library "$library" --device cuda --types bf16,fp32 --tune "${quick:+0.}4" --row-seconds "${quick:+0.}4" --stop 260 \
         --cases "$cases" --tsv "$out/gpu-backward.tsv"
-    report gpu "$title"
+    for file in "$out"/gpu-*ward.tsv; do # where it was measured, for whoever makes a report of the files later
+        sed -i "1i # $title" "$file"
+    done
+    report gpu
 fi

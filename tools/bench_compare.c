@@ -29,14 +29,13 @@ typedef struct side {
 static int check_inputs(const side *a, const side *b, const cli_args *args)
 {
     const session *s = a->session, *t = b->session;
-    for (size_t i = 0; i < s->input_count || i < t->input_count; i++) {
+    bool same = s->input_count == t->input_count;
+    for (size_t i = 0; same && i < s->input_count; i++) {
         const hyp_tensor *x = &s->inputs[i], *y = &t->inputs[i];
-        if (i >= s->input_count || i >= t->input_count ||
-            strcmp(hyp_engine_input(s->engine, i)->name, hyp_engine_input(t->engine, i)->name) != 0 || x->rank != y->rank ||
-            memcmp(x->dims, y->dims, (size_t)x->rank * sizeof *x->dims) != 0)
-            return cli_usage_error(args, "--compare: %s and %s do not take the same inputs (input %zu differs)", a->plan, b->plan, i);
+        same = strcmp(hyp_engine_input(s->engine, i)->name, hyp_engine_input(t->engine, i)->name) == 0 && x->rank == y->rank &&
+               memcmp(x->dims, y->dims, (size_t)x->rank * sizeof *x->dims) == 0;
     }
-    return CLI_OK;
+    return same ? CLI_OK : cli_usage_error(args, "--compare: %s and %s do not take the same inputs", a->plan, b->plan);
 }
 
 static int prepare(side *a, const bench_request *r, const volatile sig_atomic_t *stop_asked)

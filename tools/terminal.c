@@ -242,7 +242,11 @@ void terminal_work_begin(const char *tool, bool quiet, bool ticks)
 
 bool terminal_work_asks(void)
 {
-    return work.active && timing_now() - work.began >= work.after && (!work.drawn || timing_now() - work.last >= DRAWS);
+    if (!work.active || timing_now() - work.began < work.after) return false;
+    pthread_mutex_lock(&work.lock);
+    bool asks = !work.drawn || timing_now() - work.last >= DRAWS;
+    pthread_mutex_unlock(&work.lock);
+    return asks;
 }
 
 void terminal_work_says(const char *fmt, ...)

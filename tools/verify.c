@@ -7,6 +7,7 @@
 #include "hypatia.h"
 #include "hypatia/compiler.h"
 #include "resident.h"
+#include "terminal.h"
 
 enum { OPT_MODEL = SESSION_OPTION_COUNT, OPT_RTOL, OPT_ATOL, OPT_ANY, OPT_RESIDENT };
 
@@ -131,9 +132,12 @@ static int compare_with_model(session *s, const request *r, const hyp_reference 
     hyp_diag diag = {0};
     size_t count = 0;
     const char *precision = hyp_engine_precision(s->engine), *classes = hyp_engine_classes(s->engine);
+    terminal_work_begin(tool, false, true);
+    terminal_work_says("running the model in the reference interpreter");
     hyp_status status = r->fixed ? hyp_reference_run(model, true, inputs, s->input_count, &expected, &count, &diag)
                                  : hyp_reference_expect(model, precision, classes, inputs, s->input_count, &expected,
                                                         &tolerances, &count, &diag);
+    terminal_work_end();
     free(inputs);
     if (status != HYP_OK) return cli_report(tool, &diag);
 

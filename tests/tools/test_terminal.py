@@ -138,7 +138,9 @@ def check_progress(folder):
                           (bench, rb"hypatia bench: \d+ samples, about 0:0\d left, 0 s"),
                           ((*bench, "--compare", plan), rb"hypatia bench: round 1, about 0:0\d left, 0 s"),
                           (("hypatia", "tune", plan, "--device", "cpu", "--seconds", "0.2", "--dim", "batch=2", "-o", plan),
-                           rb"hypatia tune: product 1 of \d+: .*0 s")):
+                           rb"hypatia tune: product 1 of \d+: .*0 s"),
+                          (("hypatia", "verify", plan, "--model", model, "--dim", "batch=2"),
+                           b"hypatia verify: running the model in the reference interpreter, 0 s")):
         plain = hyp.tool(*command, env={"HYPATIA_PROGRESS": "0", "TERM": "xterm"})
         assert plain.returncode == 0 and "\r" not in plain.stdout + plain.stderr and "\033" not in plain.stdout + plain.stderr, plain
         told = shown(*command, columns=200, HYPATIA_PROGRESS="0")
