@@ -81,7 +81,7 @@ def check_progress(plan, tuned):
     """One line that is written over, on a terminal."""
     terminal, end = os.openpty()
     subprocess.run([os.path.join(hyp.BIN, "hypatia"), "tune", plan, "--dim", "batch=9", "-o", tuned],
-                   stdout=subprocess.DEVNULL, stderr=end, check=True)
+                   stdout=subprocess.DEVNULL, stderr=end, check=True, env=os.environ | {"HYPATIA_PROGRESS": "0", "TERM": "xterm"})
     shown = os.read(terminal, 1 << 16).decode()
     os.close(end)
     os.close(terminal)
