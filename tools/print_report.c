@@ -113,7 +113,8 @@ static void add_steps(cli_list *lines, const hyp_compile_report *report, size_t 
     if (steps.count == report->plan_steps) choose_dearest(report, shown, chosen);
     for (size_t i = 0; i < steps.count; i++)
         if (chosen[i]) add_line(lines, "  %s", steps.items[i]);
-    if (shown < steps.count) add_line(lines, "  and %zu steps that take less; -v lists all", steps.count - shown);
+    if (shown < steps.count && shown > 0) add_line(lines, "  and %zu steps that take less; -v lists all", steps.count - shown);
+    if (shown < steps.count && shown == 0) add_line(lines, "  %zu steps; -v lists them", steps.count);
     free(chosen);
     cli_list_free(&steps);
 }
@@ -124,7 +125,7 @@ static void print_short(FILE *to, const char *title, const char *plan, const hyp
     cli_list lines = {0}, figures = {0};
     add_layers(&figures, report);
     add_figures(&figures, plan, report, false);
-    size_t room = SUMMARY_LINES - 1 > figures.count + 1 ? SUMMARY_LINES - 1 - figures.count : 2;
+    size_t room = SUMMARY_LINES > figures.count + 1 ? SUMMARY_LINES - 1 - figures.count : 1;
     add_line(&lines, "%s", title);
     add_steps(&lines, report, room);
     for (size_t i = 0; i < lines.count; i++) terminal_print_lines(to, "", lines.items[i]);
