@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "cli.h"
+#include "dump_options.h"
 #include "folders.h"
 #include "hypatia/compiler.h"
 #include "hypatia/tensor_io.h"
@@ -62,8 +63,8 @@ enum {
     OPT_JSON,
     OPT_EXPLAIN,
     OPT_WHY_NOT,
-    OPT_DUMP_REWRITES,
-    OPT_DUMP_IR,
+    OPT_DUMP, /* and the rest of DUMP_... behind it */
+    OPT_DUMP_IR = OPT_DUMP + DUMP_OPTIONS,
     OPT_STATS,
     OPT_VERBOSE,
     OPT_QUIET,
@@ -114,7 +115,7 @@ static const cli_option options[] = {
     [OPT_JSON] = {"json", 0, NULL, "print the rules of --list-rules as JSON"},
     [OPT_EXPLAIN] = {"explain", 0, "NODE", "print the rules that led from a node of the model to its kernel"},
     [OPT_WHY_NOT] = {"why-not", 0, "RULE [NODE]", "print why a rule did not change a node, or any"},
-    [OPT_DUMP_REWRITES] = {"dump-rewrites", 0, "FILE|-", "write every rewrite as a line of JSON"},
+    DUMP_ROWS(OPT_DUMP),
     [OPT_DUMP_IR] = {"dump-ir", 0, "STAGE", "print the graph after import, demote, train, rewrite, quantize or recompute"},
     [OPT_STATS] = {"stats", 0, NULL, "print a table of rules, times and sizes"},
     [OPT_VERBOSE] = {"verbose", 'v', NULL, "print every step, nothing cut, and a line per pass"},
@@ -127,9 +128,8 @@ static const cli_option options[] = {
 /* Everything the command line says. Owns its lists. */
 typedef struct request {
     hyp_compile_options compile;
-    const char *model, *plan, *dump_path, *cache;
+    const char *model, *plan, *cache;
     bool node_next; /* the last option was --why-not: its node may follow */
-    FILE *dump;     /* NULL = no dump */
     cli_list dims, typical, shapes, bound, updatable, recompute, sample_texts, rules, disabled, only, flags, tuned, custom_domains,
         custom_outputs;
     const char **dim_names, **typical_names;
@@ -137,6 +137,7 @@ typedef struct request {
     hyp_tensor *shape_tensors, *bound_tensors;
     samples samples;
     train_request train;
+    dump_request dump;
     bool list_rules, json, dry_run, stats, verbose, quiet, timed, tune, calibrate;
     int64_t threads, forms; /* 0 = not said */
     double seconds;  /* 0 = not said */
@@ -181,6 +182,8 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     if (option >= OPT_TARGET && option <= OPT_FOLD_FLOPS) record(r, option, value);
     if (option >= OPT_TRAIN && option < OPT_TRAIN + TRAIN_OPTIONS)
         return train_read_option(&r->train, args, option - OPT_TRAIN, value);
+    if (option >= OPT_DUMP && option < OPT_DUMP + DUMP_OPTIONS)
+        return dump_read_option(&r->dump, c, args, option - OPT_DUMP, value);
     switch (option) {
     case OPT_OUTPUT: r->plan = value; break;
     case OPT_TARGET: c->target = value; break;
@@ -250,7 +253,6 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     case OPT_JSON: r->json = true; break;
     case OPT_EXPLAIN: c->explain = value; break;
     case OPT_WHY_NOT: c->why_not = value; break;
-    case OPT_DUMP_REWRITES: r->dump_path = value; break;
     case OPT_DUMP_IR: c->dump_ir_stage = value; break;
     case OPT_STATS: r->stats = true; break;
     case OPT_VERBOSE: r->verbose = true; break;
@@ -356,7 +358,7 @@ static bool finish_request(request *r, const cli_args *args)
         cli_usage_error(args, "no model was given");
         return false;
     }
-    if (!r->plan && !r->dry_run && !c->explain && !c->why_not) {
+    if (!r->plan && !r->dry_run && !c->explain && !c->why_not && !c->emit_onnx) {
         cli_usage_error(args, "no output was given: add '-o plan.bin' (or --dry-run)");
         return false;
     }
@@ -381,7 +383,7 @@ static bool check_files(const request *r, const cli_args *args)
 {
     file_uses uses = {0};
     file_uses_add(&uses, "--output", r->dry_run ? NULL : r->plan, true);
-    file_uses_add(&uses, "--dump-rewrites", r->dump_path, true);
+    dump_add_files(&r->dump, &r->compile, &uses);
     file_uses_add(&uses, "--reduced", r->compile.reduced, true);
     file_uses_add(&uses, "--cache", r->cache, true);
     file_uses_add(&uses, "the model", r->model, false);
@@ -398,22 +400,8 @@ static bool check_files(const request *r, const cli_args *args)
     return file_uses_check(&uses, args) == CLI_OK;
 }
 
-static bool open_dump(request *r, const cli_args *args)
-{
-    if (!r->dump_path) return true;
-    r->dump = strcmp(r->dump_path, "-") == 0 ? stdout : fopen(r->dump_path, "w");
-    if (!r->dump) {
-        fprintf(stderr, "%s: %s: cannot write the rewrites there\n", args->tool, r->dump_path);
-        return false;
-    }
-    r->compile.dump_rewrites = cli_write_file;
-    r->compile.dump_rewrites_user = r->dump;
-    return true;
-}
-
 static void free_request(request *r)
 {
-    if (r->dump && r->dump != stdout) fclose(r->dump);
     for (size_t i = 0; i < r->compile.dim_count; i++) free((char *)r->dim_names[i]);
     for (size_t i = 0; i < r->compile.typical_count; i++) free((char *)r->typical_names[i]);
     for (size_t i = 0; i < r->compile.shape_count; i++) free((char *)r->shape_tensors[i].name);
@@ -483,7 +471,7 @@ static int tune(request *r, FILE *people, const cli_args *args)
 static int compile(request *r, const cli_args *args)
 {
     /* What shares standard output with a dump or the plan goes to standard error. */
-    bool taken = (r->plan && strcmp(r->plan, "-") == 0) || r->dump == stdout || r->compile.dump_ir_stage;
+    bool taken = (r->plan && strcmp(r->plan, "-") == 0) || dump_takes_stdout(&r->dump, &r->compile) || r->compile.dump_ir_stage;
     FILE *people = taken ? stderr : stdout;
     int code = CLI_OK;
     hyp_diag diag = {0};
@@ -514,10 +502,8 @@ static int compile(request *r, const cli_args *args)
     if (!r->list_rules && !r->quiet && !asked) print_summary(people, r->model, r->plan, report, r->verbose);
     if (!r->list_rules && r->stats) print_stats(people, report, r->verbose);
     hyp_compile_report_destroy(report);
-    bool dumped = !r->dump || (fflush(r->dump) == 0 && !ferror(r->dump));
-    if (!dumped) fprintf(stderr, "%s: %s: cannot write\n", args->tool, r->dump_path);
     if (code == CLI_OK && r->tune && !r->list_rules) code = tune(r, people, args);
-    return dumped ? code : CLI_FAILED;
+    return code;
 }
 
 static int run(request *r, const cli_args *args)
@@ -526,7 +512,9 @@ static int run(request *r, const cli_args *args)
         measure_options o = measurement(r, 40);
         return calibrate(r->plan, &o, args);
     }
-    return open_dump(r, args) ? compile(r, args) : CLI_FAILED;
+    if (!dump_open(&r->dump, &r->compile, args)) return CLI_FAILED;
+    int code = compile(r, args);
+    return dump_close(&r->dump, args) || code != CLI_OK ? code : CLI_FAILED;
 }
 
 int main(int argc, char **argv)

@@ -248,6 +248,13 @@ typedef struct hyp_compile_options {
      * plan. NULL: nobody is told. */
     void (*on_progress)(const hyp_compile_progress *progress, void *user);
     void *on_progress_user;
+    /* A path for the optimized graph as an ONNX model (opset 20), written when the plan is: weights included, operators that ONNX
+     * lacks as functions of the model, in the domain "hypatia", so that any runtime runs it. HYP_ERR_UNSUPPORTED lists the
+     * operators that cannot be written, all of them; a training step is none that can. NULL = none. */
+    const char *emit_onnx;
+    const char *emit_onnx_domain; /* "com.microsoft": with operators of that domain where they fit; NULL = ONNX's own alone */
+    size_t emit_onnx_most; /* bytes of weights in the model; where there are more, they go beside it, to PATH.data. 0 = some
+                              2 GiB, which is what readers take */
 } hyp_compile_options;
 
 typedef struct hyp_compile_rule_use {

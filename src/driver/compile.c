@@ -2,7 +2,7 @@
  *
  *   model.onnx ──import──► graph ──demote──► graph ──train──► graph ──rewrite──► graph ──quantize──► graph
  *                             (narrow types)  (where asked for)   (unless off)         (fp8)
- *     ──recompute──► graph ──lower──► program ──write──► plan without its name ──verify──► plan.bin
+ *     ──recompute──► graph ──lower──► program ──write──► plan without its name ──verify──► plan.bin ──emit──► (model.onnx)
  *
  * The graph is verified after every pass that makes one.
  */
@@ -27,6 +27,7 @@ typedef struct compilation {
     hyp_graph imported, demoted, trained, rewritten, opened, quantized, again, fitting;
     hyp_graph wide; /* the training step of the imported graph, where `trained` is of the demoted one */
     const hyp_graph *graph; /* the newest of them */
+    const hyp_graph *optimized; /* before anything is computed again */
     hyp_rewrite_report rewrite;
     hyp_footprint kept; /* without what is computed again */
     hyp_lowered lowered;
@@ -39,7 +40,7 @@ typedef struct compilation {
     double began; /* by hyp_limit_clock */
     size_t nodes_imported, nodes_before;
     double import_seconds, demote_seconds, train_seconds, rewrite_seconds, quantize_seconds, recompute_seconds,
-        lower_seconds, expect_seconds, write_seconds;
+        lower_seconds, expect_seconds, write_seconds, emit_seconds;
 } compilation;
 
 /* Nodes that run: those whose results are not known before the plan runs. */
@@ -103,10 +104,11 @@ static hyp_status import(compilation *c, hyp_diag *diag)
     const hyp_compile_options *o = &c->settings.options;
     HYP_TRY(check_path(c, c->plan_path, diag));
     HYP_TRY(check_path(c, o->reduced, diag));
+    HYP_TRY(check_path(c, o->emit_onnx, diag));
     hyp_onnx_options options = hyp_import_options(o);
     HYP_TRY(hyp_onnx_import(c->model_path, &options, &c->imported, &c->model, diag));
-    const char *written[] = {c->plan_path, o->reduced};
-    for (size_t i = 0; i < 2; i++)
+    const char *written[] = {c->plan_path, o->reduced, o->emit_onnx};
+    for (size_t i = 0; i < sizeof written / sizeof *written; i++)
         if (written[i] && hyp_onnx_model_reads(c->model, written[i]))
             return refuse_overwriting(written[i], "external data of the model", diag);
     hyp_onnx_info info = hyp_onnx_model_info(c->model);
@@ -185,6 +187,7 @@ static hyp_status recompute(compilation *c, hyp_diag *diag)
 {
     const hyp_compile_options *o = &c->settings.options;
     const hyp_codegen_options options = hyp_settings_codegen(&c->settings);
+    c->optimized = c->graph;
     if (!o->recompute_count && !o->memory_budget) return HYP_OK;
     HYP_TRY(hyp_codegen_footprint(c->graph, &options, &c->kept, diag));
     if (o->recompute_count) {
@@ -310,6 +313,12 @@ static hyp_status write_plan(compilation *c, hyp_diag *diag)
     return c->plan_path ? write_to(c, c->plan_path, verifies && beside, diag) : HYP_OK;
 }
 
+/* When the plan is there: one that is wrong is not written in another form either. */
+static hyp_status emit(compilation *c, hyp_diag *diag)
+{
+    return c->settings.options.emit_onnx ? hyp_emit_onnx(c->optimized, &c->settings, c->model, diag) : HYP_OK;
+}
+
 /* Says which rules tried to make what has no type: for built-in ones a condition is missing, one of the user's may be
  * wrong altogether. */
 static hyp_status tell_refusals(const compilation *c, hyp_diag *diag)
@@ -373,7 +382,8 @@ static hyp_status run_passes(compilation *c, hyp_diag *diag)
     HYP_TRY(run_pass(c, "recompute", recompute, &c->recompute_seconds, diag));
     HYP_TRY(run_pass(c, "lower", lower, &c->lower_seconds, diag));
     HYP_TRY(run_pass(c, "expect", expect, &c->expect_seconds, diag));
-    return run_pass(c, "write", write_plan, &c->write_seconds, diag);
+    HYP_TRY(run_pass(c, "write", write_plan, &c->write_seconds, diag));
+    return run_pass(c, "emit", emit, &c->emit_seconds, diag);
 }
 
 /* The program was lowered, so that its sizes are sizes. */
@@ -407,7 +417,7 @@ static hyp_status make_report(compilation *c, hyp_compile_report **out, hyp_diag
     report->rewrite_seconds = c->demote_seconds + c->train_seconds + c->rewrite_seconds + c->quantize_seconds;
     report->lower_seconds = c->lower_seconds;
     report->verify_seconds = c->verification.seconds;
-    report->write_seconds = c->expect_seconds + c->write_seconds - c->verification.seconds;
+    report->write_seconds = c->expect_seconds + c->write_seconds + c->emit_seconds - c->verification.seconds;
     report->wrong = c->verification.failed;
     tell_footprint(c, report);
     *out = report;

@@ -184,6 +184,12 @@ hyp_rewrite_choose_fn hyp_choose_form;
 HYP_NODISCARD hyp_status hyp_quantize(const hyp_settings *settings, const hyp_graph *in, hyp_graph *opened, hyp_graph *out,
                                       hyp_strbuf *layers, hyp_diag *diag);
 
+/* ---- emit.c ----------------------------------------------------------------------------------------------- */
+
+/* Writes the graph where the options' emit_onnx says; `model` is what its constants point into. */
+HYP_NODISCARD hyp_status hyp_emit_onnx(const hyp_graph *graph, const hyp_settings *settings, hyp_onnx_model *model,
+                                       hyp_diag *diag);
+
 /* ---- recompute.c ------------------------------------------------------------------------------------------ */
 
 /* What nodes of the model compute whose names fit a pattern is computed again in the backward pass of a training step; *out is

@@ -87,7 +87,8 @@ static hyp_status check(hyp_settings *s, hyp_diag *diag)
 {
     static const char *const verifications[] = {"by cost", "strict", "warn", "off", NULL};
     static const char *const stages[] = {"import", "demote", "train", "rewrite", "quantize", "recompute", NULL};
-    int stage, verification;
+    static const char *const domains[] = {"", "com.microsoft", NULL};
+    int stage, verification, domain;
     HYP_TRY(hyp_target_parse(s->options.target ? s->options.target : "cpu", &s->target, &s->profile, diag));
     HYP_TRY(hyp_precision_parse(s->options.precision, &s->precision, diag));
     HYP_TRY(choose("verification", s->options.verify, verifications, &verification, diag));
@@ -96,6 +97,10 @@ static hyp_status check(hyp_settings *s, hyp_diag *diag)
                         "a question about rewriting was asked, and rewriting was turned off: leave one of the two out");
     if (s->options.why_not_node && !s->options.why_not)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "why_not_node was given without a rule in why_not");
+    HYP_TRY(choose("domain of emitted operators", s->options.emit_onnx_domain, domains, &domain, diag));
+    if (s->options.emit_onnx && s->options.train)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                        "a training step cannot be written as ONNX, which has no state; 'hypatia export' writes what was trained");
     HYP_TRY(choose("stage for the IR dump", s->options.dump_ir_stage, stages, &stage, diag));
     if (s->options.forms && (s->options.forms < 2 || s->options.forms > HYP_COMPILE_FORMS))
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "forms of a part: 2 to %d of them are compared, not %zu",

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "onnx/wire.h"
+#include "onnx/writer.h"
 
 enum { NODE = 1, INITIALIZER = 5, INPUT = 11, OUTPUT = 12, GRAPH = 7, TRAINING = 20 };
 static const size_t max_file = (size_t)256 << 20;
@@ -170,44 +171,13 @@ hyp_status hyp_onnx_cut_write(hyp_onnx_cut *c, const bool *keep, bool all_inputs
 static hyp_status describe(hyp_onnx_cut *c, const char *name, const hyp_dims *dims, const hyp_type *type, span *out,
                            hyp_diag *diag)
 {
-    HypOnnx__ValueInfoProto info = HYP_ONNX__VALUE_INFO_PROTO__INIT;
-    HypOnnx__TypeProto outer = HYP_ONNX__TYPE_PROTO__INIT;
-    HypOnnx__TypeProto__Tensor tensor = HYP_ONNX__TYPE_PROTO__TENSOR__INIT;
-    HypOnnx__TensorShapeProto shape = HYP_ONNX__TENSOR_SHAPE_PROTO__INIT;
-    HypOnnx__TensorShapeProto__Dimension sizes[HYP_MAX_RANK], *list[HYP_MAX_RANK];
-    info.name = (char *)name;
-    if (type) {
-        info.type = &outer;
-        outer.tensor_type = &tensor;
-        tensor.has_elem_type = true;
-        tensor.elem_type = (int32_t)type->dtype;
-        tensor.shape = &shape;
-        shape.n_dim = (size_t)type->rank;
-        shape.dim = list;
-    }
-    for (int32_t i = 0; type && i < type->rank; i++) {
-        HypOnnx__TensorShapeProto__Dimension *d = list[i] = &sizes[i];
-        hyp_onnx__tensor_shape_proto__dimension__init(d);
-        size_t symbol;
-        int64_t scale, offset;
-        if (hyp_dim_is_const(type->dims[i])) {
-            d->has_dim_value = true;
-            d->dim_value = type->dims[i];
-        } else if (hyp_dim_is_linear(dims, type->dims[i], &symbol, &scale, &offset) && scale == 1 && offset == 0) {
-            d->dim_param = (char *)hyp_dims_symbol_name(dims, symbol);
-        } else {
-            hyp_strbuf text = {0};
-            hyp_dim_print(&text, dims, type->dims[i]);
-            d->dim_param = hyp_arena_strdup(&c->arena, hyp_strbuf_text(&text));
-            hyp_strbuf_dispose(&text);
-            if (!d->dim_param) return hyp_fail_memory(diag, 1);
-        }
-    }
-    size_t size = hyp_onnx__value_info_proto__get_packed_size(&info);
-    uint8_t *bytes = hyp_arena_alloc(&c->arena, size);
-    if (!bytes) return hyp_fail_memory(diag, size);
-    *out = (span){bytes, hyp_onnx__value_info_proto__pack(&info, bytes)};
-    return HYP_OK;
+    hyp_strbuf info = {0};
+    hyp_ow_print_value(&info, name, dims, type);
+    uint8_t *bytes = info.failed ? NULL : hyp_arena_alloc(&c->arena, info.len);
+    if (bytes) memcpy(bytes, hyp_strbuf_text(&info), info.len);
+    *out = (span){bytes, info.len};
+    hyp_strbuf_dispose(&info);
+    return bytes ? HYP_OK : hyp_fail_memory(diag, out->size);
 }
 
 /* An import of the model with all that nodes compute as its outputs tells the types. */

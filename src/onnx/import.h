@@ -320,6 +320,8 @@ HYP_NODISCARD hyp_status hyp_onnx_emit_unary(const hyp_onnx_node *n, hyp_op op, 
 /* An operator of two operands and no attributes. */
 HYP_NODISCARD hyp_status hyp_onnx_emit_binary(const hyp_onnx_node *n, hyp_op op, hyp_value_id a, hyp_value_id b,
                                               hyp_value_id *out);
+/* y through the activation that an attribute of com.microsoft's fused operators names; alpha is leaky-relu's. */
+HYP_NODISCARD hyp_status hyp_onnx_emit_fused(const hyp_onnx_node *n, double alpha, hyp_value_id y, hyp_value_id *out);
 /* An operator whose only attribute is a list: reshape, expand, transpose. */
 HYP_NODISCARD hyp_status hyp_onnx_emit_dims(const hyp_onnx_node *n, hyp_op op, hyp_value_id x, const hyp_dim *dims,
                                             int32_t count, hyp_value_id *out);

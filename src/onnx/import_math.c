@@ -16,22 +16,27 @@ static hyp_status emit_gemm(const hyp_onnx_node *n, hyp_value_id *out)
 
 static hyp_status import_gemm(hyp_onnx_node *n) { return emit_gemm(n, n->outputs); }
 
-static hyp_status import_fused_gemm(hyp_onnx_node *n)
+hyp_status hyp_onnx_emit_fused(const hyp_onnx_node *n, double alpha, hyp_value_id y, hyp_value_id *out)
 {
     static const char *const names[] = {"", "Relu", "Sigmoid", "Tanh", "LeakyRelu", NULL};
     const char *name;
-    double alpha;
-    hyp_value_id y;
     HYP_TRY(hyp_onnx_attr_choice(n, "activation", names, &name));
-    HYP_TRY(hyp_onnx_attr_float(n, "activation_alpha", (double)0.01f, &alpha));
-    HYP_TRY(emit_gemm(n, &y));
     hyp_attr slope = hyp_attr_of_float(alpha);
     hyp_op op = name == names[1]   ? HYP_OP_relu
                 : name == names[2] ? HYP_OP_sigmoid
                 : name == names[3] ? HYP_OP_tanh
                 : name == names[4] ? HYP_OP_leaky_relu
                                    : HYP_OP_identity;
-    return hyp_onnx_emit(n, op, &y, 1, op == HYP_OP_leaky_relu ? &slope : NULL, n->outputs, 1);
+    return hyp_onnx_emit(n, op, &y, 1, op == HYP_OP_leaky_relu ? &slope : NULL, out, 1);
+}
+
+static hyp_status import_fused_gemm(hyp_onnx_node *n)
+{
+    double alpha;
+    hyp_value_id y;
+    HYP_TRY(hyp_onnx_attr_float(n, "activation_alpha", (double)0.01f, &alpha));
+    HYP_TRY(emit_gemm(n, &y));
+    return hyp_onnx_emit_fused(n, alpha, y, n->outputs);
 }
 
 static hyp_status import_fused_matmul(hyp_onnx_node *n)

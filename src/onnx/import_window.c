@@ -128,6 +128,16 @@ static hyp_status emit_conv(const hyp_onnx_node *n, uint32_t second, const hyp_v
 
 static hyp_status import_conv(hyp_onnx_node *n) { return emit_conv(n, 1, n->inputs, n->input_count, n->outputs); }
 
+/* What is added to the sum before its activation is input 3. */
+static hyp_status import_fused_conv(hyp_onnx_node *n)
+{
+    hyp_value_id y;
+    const HypOnnx__AttributeProto *params = hyp_onnx_attr(n, "activation_params");
+    HYP_TRY(emit_conv(n, 1, n->inputs, n->input_count < 3 ? n->input_count : 3, &y));
+    if (hyp_onnx_has_input(n, 3)) HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, y, n->inputs[3], &y));
+    return hyp_onnx_emit_fused(n, params && params->n_floats ? (double)params->floats[0] : 0.01, y, n->outputs);
+}
+
 /* Pads (and what is added to the end) of one axis such that the result has this size. */
 static hyp_status fit_output(const hyp_onnx_node *n, window *w, uint32_t i, hyp_dim in, hyp_dim size, hyp_dim *more)
 {
@@ -378,5 +388,6 @@ static const hyp_onnx_operator rows[] = {
     {"MaxPool", 1, 1, 1, 2, WINDOW "ceil_mode storage_order ", import_pool, HYP_OP_max_pool},
     {"MaxUnpool", 9, 2, 3, 1, WINDOW, import_max_unpool, HYP_OP_max_unpool},
     {"QLinearConv", 10, 8, 9, 1, WINDOW "group ", import_qlinear_conv, HYP_OP_COUNT},
+    {"com.microsoft::FusedConv", 1, 2, 4, 1, WINDOW "group activation activation_params ", import_fused_conv, HYP_OP_conv},
 };
 const hyp_onnx_family hyp_onnx_window = {rows, sizeof rows / sizeof *rows};

@@ -2,6 +2,7 @@
 #ifndef HYP_ONNX_ONNX_H
 #define HYP_ONNX_ONNX_H
 
+#include "ir/constants.h"
 #include "ir/ir.h"
 
 /* Keeps what an imported graph borrows: the mapped model file and external data files. Must outlive the
@@ -93,5 +94,27 @@ typedef struct hyp_onnx_info {
     size_t warning_count;
 } hyp_onnx_info;
 hyp_onnx_info hyp_onnx_model_info(const hyp_onnx_model *model);
+
+/* ---- writing ------------------------------------------------------------------------------------------------ */
+
+enum { HYP_ONNX_WRITE_OPSET = 20 }; /* of what is written, where it has no operator that came later */
+
+typedef struct hyp_onnx_write_options {
+    const char *domain; /* "com.microsoft": use that domain's operators where they fit; NULL or "": ONNX's own alone */
+    const char *name;   /* of the graph; NULL = none */
+    hyp_fold_budget fold; /* what may be computed of constants: it is in the file then */
+    uint64_t most; /* bytes of weights that stay in the file; where there are more, they go to a file beside it, PATH.data.
+                      0 = as much as readers take, some 2 GiB */
+    void (*forget)(void *user, const void *data, size_t bytes); /* of constants that were written; NULL = nobody asks */
+    void *user;
+} hyp_onnx_write_options;
+
+/* Writes the graph as a model that any reader of ONNX has: names of inputs and outputs, symbolic dims, types of all values;
+ * operators that ONNX lacks as functions of the model, in the domain "hypatia". The file appears whole or not at all; "-" is
+ * standard output. HYP_ERR_UNSUPPORTED lists all operators of the graph that cannot be written; a graph with variables, a
+ * training step, is none that can. Reading the file gives an equivalent graph, but for those in which only the data
+ * tell a size (NonZero): what follows from it is computed then, and the importer wants to know it. Deterministic. */
+HYP_NODISCARD hyp_status hyp_onnx_write(const hyp_graph *g, const char *path, const hyp_onnx_write_options *options,
+                                        hyp_diag *diag);
 
 #endif

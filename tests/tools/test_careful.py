@@ -64,6 +64,13 @@ def check_overwriting(folder):
     refused("hypatiac", model, "-o", link, keeps=model)
     refused("hypatiac", model, "-o", hard, keeps=model)
     refused("hypatiac", model, "-o", plan, "--dump-rewrites", model, keeps=model)
+    refused("hypatiac", model, "--emit-onnx", model, keeps=model)
+    refused("hypatiac", model, "-o", plan, "--emit-onnx", plan, keeps=plan)
+    beside = onnx.load(MODEL)
+    emitted = os.path.join(folder, "emitted.onnx")
+    onnx.save_model(beside, os.path.join(folder, "beside.onnx"), save_as_external_data=True, location="emitted.onnx.data",
+                    size_threshold=0)
+    refused("hypatiac", os.path.join(folder, "beside.onnx"), "--emit-onnx", emitted, keeps=emitted + ".data")
     rules = at("my.rules", b"")
     refused("hypatiac", model, "-o", rules, "--rules", rules, keeps=rules)
     profile = at("my.profile", content(os.path.join(hyp.ROOT, "profiles/cpu.profile")))

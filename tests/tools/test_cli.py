@@ -2,6 +2,7 @@
 import json
 import os
 import platform
+import subprocess
 import sys
 import tempfile
 
@@ -39,6 +40,20 @@ def check_compiling(folder, plan):
     assert open(again, "rb").read() == first, "a dump changes the plan"
     lines = run("hypatiac", MODEL, "--dry-run", "--dump-rewrites", "-").splitlines()
     assert len([json.loads(line) for line in lines]) == len(events)
+
+    emitted = os.path.join(folder, "emitted.onnx")
+    run("hypatiac", MODEL, "-o", again, "--emit-onnx", emitted, "-q")
+    assert open(again, "rb").read() == first, "what is emitted changes the plan"
+    piped = os.path.join(folder, "piped.onnx")
+    with open(piped, "wb") as file:
+        subprocess.run([os.path.join(hyp.BIN, "hypatiac"), MODEL, "--emit-onnx", "-"], stdout=file, check=True,
+                       stderr=subprocess.DEVNULL)
+    assert open(piped, "rb").read() == open(emitted, "rb").read()
+    run("hypatiac", emitted, "-o", again, "--verify", "strict", "-q")
+    assert "fused-mlp" in run("hypatiac", emitted, "--dry-run"), "what was emitted is not compiled as the model was"
+    run("hypatiac", MODEL, "--emit-onnx", emitted, "--emit-onnx-inline", "1K", "-q")
+    assert os.path.getsize(emitted + ".data") > os.path.getsize(emitted)
+    run("hypatiac", emitted, "-o", again, "-q")
 
     for stage in ("import", "rewrite"):
         assert "softmax" in run("hypatiac", MODEL, "--dry-run", "-q", "--dump-ir", stage)
