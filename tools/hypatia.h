@@ -12,6 +12,7 @@ int command_verify(int argc, char **argv);
 int command_tune(int argc, char **argv);
 int command_train(int argc, char **argv);
 int command_export(int argc, char **argv);
+int command_diff(int argc, char **argv);
 
 /* ---- session.c -------------------------------------------------------------------------------------------- */
 

@@ -267,7 +267,8 @@ static void write_infos(hyp_ow *w, const hyp_node *node)
         bool output = !w->values[v];
         for (size_t k = 0, shown = hyp_graph_shown(w->g); k < shown && !output; k++)
             output = strcmp(w->g->outputs.data[k].name, w->values[v]) == 0;
-        if (!output && !w->constant[v]) hyp_ow_put_value(&w->infos, GRAPH_INFO, w->values[v], w->g->dims, &w->g->values.data[v].type);
+        if (output || w->constant[v]) continue;
+        hyp_ow_put_value(&w->infos, GRAPH_INFO, w->values[v], w->g->dims, &w->g->values.data[v].type);
     }
 }
 

@@ -355,6 +355,25 @@ static void json_data_sizes(report *r)
     if (p->n_data_sizes) hyp_strbuf_puts(&r->sb, "]");
 }
 
+/* What is stored, each once: its bytes by their hash, so that plans can be compared. */
+static void json_weights(report *r)
+{
+    bool first = true;
+    for (uint32_t t = 0; t < r->p->n_tensors; t++) {
+        const HypPlan__Tensor *tensor = r->p->tensors[t];
+        if (tensor->place != HYP_PLAN__PLACE__PLACE_WEIGHT) continue;
+        uint64_t hash = hyp_hash(r->plan->weights + tensor->offset, tensor->bytes, 0);
+        hyp_strbuf_puts(&r->sb, first ? ",\n \"weight_list\": [\n  {" : ",\n  {");
+        json_string(r, true, "name", tensor->name);
+        json_string(r, false, "dtype", hyp_dtype_name((hyp_dtype)tensor->dtype));
+        key(r, false, "shape");
+        values_text(r, t);
+        hyp_strbuf_printf(&r->sb, ", \"bytes\": %" PRIu64 ", \"hash\": \"%016" PRIx64 "\"}", tensor->bytes, hash);
+        first = false;
+    }
+    hyp_strbuf_puts(&r->sb, first ? ",\n \"weight_list\": []" : "]");
+}
+
 static void write_json(report *r)
 {
     const HypPlan__Program *p = r->p;
@@ -392,6 +411,7 @@ static void write_json(report *r)
                       r->plan->weights_bytes, weight_count(p), scratch_bytes(r), p->slot_count, hyp_plan_recomputed(p),
                       p->kept_bytes);
     hyp_strbuf_double(sb, p->kept_seconds);
+    json_weights(r);
     hyp_strbuf_puts(sb, ",\n \"steps\": [");
     for (uint32_t i = 0; i < p->n_steps; i++) json_step(r, i);
     hyp_strbuf_puts(sb, "]");
