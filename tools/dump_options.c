@@ -13,6 +13,7 @@ bool dump_read_option(dump_request *d, hyp_compile_options *c, const cli_args *a
         cli_usage_error(args, "--emit-onnx-inline: '%s' is no number of bytes: 4096, 512K, 1.5G", value);
         return false;
     case DUMP_REWRITES: d->rewrites = value; break;
+    case DUMP_FULL_TERMS: c->full_terms = true; break;
     default: break;
     }
     return true;

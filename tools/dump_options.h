@@ -8,14 +8,15 @@
 #include "hypatia/compiler.h"
 #include "overwrite.h"
 
-enum { DUMP_ONNX, DUMP_ONNX_DOMAIN, DUMP_ONNX_MOST, DUMP_REWRITES, DUMP_OPTIONS };
+enum { DUMP_ONNX, DUMP_ONNX_DOMAIN, DUMP_ONNX_MOST, DUMP_REWRITES, DUMP_FULL_TERMS, DUMP_OPTIONS };
 
 /* Their rows in a table of options, from row `first` on. */
 #define DUMP_ROWS(first)                                                                                                \
     [(first) + DUMP_ONNX] = {"emit-onnx", 0, "FILE", "write the optimized graph as an ONNX model that any runtime runs"}, \
     [(first) + DUMP_ONNX_DOMAIN] = {"emit-onnx-domain", 0, "DOMAIN", "com.microsoft: with its operators where they fit"}, \
     [(first) + DUMP_ONNX_MOST] = {"emit-onnx-inline", 0, "BYTES", "weights in that model; more go to FILE.data (2G)"},   \
-    [(first) + DUMP_REWRITES] = {"dump-rewrites", 0, "FILE|-", "write every rewrite as a line of JSON"}
+    [(first) + DUMP_REWRITES] = {"dump-rewrites", 0, "FILE|-", "write every rewrite as a line of JSON"},             \
+    [(first) + DUMP_FULL_TERMS] = {"full-terms", 0, NULL, "for --dump-rewrites: terms down to inputs, nothing left out"}
 
 /* What they say. Zero-initialise. */
 typedef struct dump_request {

@@ -253,6 +253,7 @@ typedef struct hyp_compile_options {
      * operators that cannot be written, all of them; a training step is none that can. NULL = none. */
     const char *emit_onnx;
     const char *emit_onnx_domain; /* "com.microsoft": with operators of that domain where they fit; NULL = ONNX's own alone */
+    bool full_terms; /* of dump_rewrites: nothing of a term is left out, up to a mebibyte of it */
     size_t emit_onnx_most; /* bytes of weights in the model; where there are more, they go beside it, to PATH.data. 0 = some
                               2 GiB, which is what readers take */
 } hyp_compile_options;

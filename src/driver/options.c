@@ -264,6 +264,7 @@ hyp_rewrite_options hyp_settings_rewrite(hyp_settings *settings)
         .price_user = settings,
         .streams = settings->target->streams,
         .forms = o->forms,
+        .full_terms = o->full_terms,
         .explain = o->explain,
         .why_not = o->why_not,
         .why_not_node = o->why_not_node,

@@ -395,6 +395,13 @@ bool hyp_measured_element(const hyp_device_profile *profile, hyp_op op, hyp_dtyp
 
 /* ---- trace.c ------------------------------------------------------------------------------------- */
 
+/* What one side of an event has of a class, for whole terms. */
+typedef struct hyp_rw_trace_mark {
+    uint32_t side;  /* which this is about */
+    uint32_t times; /* that the class occurs */
+    bool written;
+} hyp_rw_trace_mark;
+
 typedef struct hyp_rw_tracer {
     hyp_rw *rw;
     hyp_rw_weigh weigh; /* by the device's cost, in every phase */
@@ -403,6 +410,8 @@ typedef struct hyp_rw_tracer {
     const hyp_rewrite_options *options;
     hyp_status status; /* of the first failure */
     hyp_diag *diag;
+    HYP_VEC(hyp_rw_trace_mark) marks; /* by class; whoever runs frees them */
+    uint32_t sides;                   /* of events, so far */
 } hyp_rw_tracer;
 /* The on_rewrite of a run; its user is a hyp_rw_tracer. */
 void hyp_rw_on_rewrite(const hyp_rewrite_event *event, void *tracer);

@@ -108,6 +108,7 @@ static hyp_status saturate(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_
     if (status == HYP_OK) status = count_rules(j, &run);
     hyp_run_report_dispose(&run);
     hyp_rw_weigh_dispose(&tracer.weigh);
+    hyp_vec_free(&tracer.marks);
     return status != HYP_OK ? status : tracer.status;
 }
 

@@ -130,8 +130,8 @@ typedef struct hyp_rewrite_trace {
     const char *phase; /* "normalize", "recognize" or "optimize" */
     size_t iteration;
     const char *rule;
-    const char *matched;        /* term matched, shortened */
-    const char *result;         /* term made, shortened */
+    const char *matched;        /* term matched, shortened unless full_terms */
+    const char *result;         /* term made, in the same way */
     const char *const *sources; /* nodes of the model that the left side stands for */
     size_t source_count;
     double cost_before, cost_after; /* seconds of the matched part and of what replaced it; NAN when unknown */
@@ -200,6 +200,7 @@ typedef struct hyp_rewrite_options {
     size_t forms; /* of a part, that it is asked about: 2 to HYP_REWRITE_FORMS; 0 = 3 */
     void (*trace)(const hyp_rewrite_trace *event, void *user); /* may be NULL */
     void *trace_user;
+    bool full_terms; /* of the trace: whole terms, down to inputs and constants */
     /* Questions, by the name of a node of the model or of one of its results; an unknown one is an error. The text of
      * the answer goes to `answer`. */
     const char *explain;      /* the chains of rules from this node to what was chosen, each checked; NULL = none */

@@ -5,6 +5,7 @@
 #include "rewrite/internal.h"
 
 enum { MAX_TEXT = 400, MAX_DEPTH = 6 };
+enum { MAX_WHOLE = 1 << 20, MAX_WHOLE_DEPTH = 1000 }; /* bytes and depth of whole terms; what is beyond is written short */
 
 /* A term being written. */
 typedef struct writer {
@@ -15,12 +16,74 @@ typedef struct writer {
     const hyp_enode_id *matched; /* left side: its e-nodes in pre-order, `next` the first not yet written */
     size_t count, next;
     HYP_VEC(hyp_class_id) bound; /* right side: what the left side bound, written short */
+    bool whole;                  /* what is written is below what the rule looked into, and nothing of it is left out */
+    bool counts;                 /* how often each class occurs there; the text is thrown away */
 } writer;
 
 static void write_node(writer *w, hyp_enode_id node, int depth);
 
+/* What this event has seen of a class; NULL after a failure, noted. */
+static hyp_rw_trace_mark *mark_of(writer *w, hyp_class_id c)
+{
+    hyp_rw_tracer *t = w->tracer;
+    size_t bound = hyp_egraph_class_bound(w->rw->eg), had = t->marks.len;
+    if (bound > had) {
+        hyp_status status = hyp_vec_reserve(&t->marks, bound, t->diag);
+        if (status != HYP_OK && t->status == HYP_OK) t->status = status;
+        if (status != HYP_OK) return NULL;
+        memset(t->marks.data + had, 0, (bound - had) * sizeof *t->marks.data);
+        t->marks.len = bound;
+    }
+    hyp_rw_trace_mark *m = &t->marks.data[c];
+    if (m->side != t->sides) *m = (hyp_rw_trace_mark){.side = t->sides};
+    return m;
+}
+
+static void write_name(writer *w, hyp_class_id c);
+
+/* A class with all that is below it; where it occurs again it is called by its number: (as @7 (relu x)), then @7. */
+static void write_whole(writer *w, hyp_class_id c, int depth)
+{
+    const hyp_rw_fact *f = hyp_rw_fact_of(w->rw, c);
+    hyp_rw_trace_mark *m = mark_of(w, c);
+    hyp_rw_shape shape;
+    hyp_rw_node n;
+    uint32_t index;
+    bool known = hyp_rw_inspect(w->rw, f->first, &shape, &index, &n, NULL) == HYP_OK;
+    if (!m || !known || shape == HYP_RW_IS_LEAF || shape == HYP_RW_IS_LITERAL || w->text.len > MAX_WHOLE ||
+        depth >= MAX_WHOLE_DEPTH) {
+        write_name(w, c);
+        return;
+    }
+    if (w->counts && m->times++) return;
+    if (!w->counts && m->written) {
+        hyp_strbuf_printf(&w->text, "@%u", (unsigned)c);
+        return;
+    }
+    m->written = !w->counts;
+    bool named = !w->counts && m->times > 1, outer = w->whole;
+    const hyp_enode_id *matched = w->matched;
+    double cost = w->cost; /* of what the rule looked into */
+    if (named) hyp_strbuf_printf(&w->text, "(as @%u ", (unsigned)c);
+    w->matched = NULL;
+    w->whole = true;
+    write_node(w, f->first, depth);
+    w->matched = matched;
+    w->whole = outer;
+    w->cost = cost;
+    if (named) hyp_strbuf_puts(&w->text, ")");
+}
+
 /* A class that the rule did not look into: its name, or its operator. */
 static void write_short(writer *w, hyp_class_id c)
+{
+    if (w->tracer->options->full_terms)
+        write_whole(w, hyp_egraph_find(w->rw->eg, c), 0);
+    else
+        write_name(w, c);
+}
+
+static void write_name(writer *w, hyp_class_id c)
 {
     const hyp_rw_fact *f = hyp_rw_fact_of(w->rw, c);
     const char *name = hyp_egraph_symbol_name(w->rw->eg, hyp_enode_op(w->rw->eg, f->first));
@@ -46,6 +109,10 @@ static bool is_bound(const writer *w, hyp_class_id c)
 static void write_class(writer *w, hyp_class_id c, int depth)
 {
     c = hyp_egraph_find(w->rw->eg, c);
+    if (w->whole) {
+        write_whole(w, c, depth);
+        return;
+    }
     if (w->matched) { /* the left side goes as far as the rule looked */
         if (w->next < w->count && hyp_enode_class(w->rw->eg, w->matched[w->next]) == c)
             write_node(w, w->matched[w->next++], depth);
@@ -101,9 +168,10 @@ static void write_node(writer *w, hyp_enode_id node, int depth)
     hyp_strbuf_puts(&w->text, ")");
 }
 
-/* The finished text, shortened. */
+/* The finished text, shortened unless terms are whole. */
 static const char *finish(writer *w)
 {
+    if (w->tracer->options->full_terms) return hyp_strbuf_text(&w->text);
     if (w->text.len > MAX_TEXT) memcpy(w->text.data + MAX_TEXT - 3, "...", 4);
     return hyp_strbuf_text(&w->text);
 }
@@ -119,6 +187,33 @@ static hyp_status bind(writer *right, const hyp_enode_id *matched, size_t count,
     return HYP_OK;
 }
 
+static void write_left(writer *w, const hyp_rewrite_event *event)
+{
+    if (event->matched_count) write_node(w, event->matched[0], 0);
+}
+
+static void write_right(writer *w, const hyp_rewrite_event *event)
+{
+    if (event->created != HYP_NONE)
+        write_node(w, event->created, 0);
+    else
+        write_short(w, hyp_egraph_find(w->rw->eg, event->right));
+}
+
+/* Writes one side; of whole terms it is known first what occurs in them more than once. */
+static void write_side(writer *w, const hyp_rewrite_event *event, void (*write)(writer *, const hyp_rewrite_event *))
+{
+    if (w->tracer->options->full_terms) {
+        writer first = *w;
+        w->tracer->sides++;
+        first.counts = true;
+        write(&first, event);
+        w->text.failed = first.text.failed;
+        hyp_strbuf_dispose(&first.text);
+    }
+    write(w, event);
+}
+
 static double known(double cost) { return isfinite(cost) ? cost : NAN; }
 
 static hyp_status tell(hyp_rw_tracer *t, const hyp_rewrite_event *event)
@@ -131,11 +226,8 @@ static hyp_status tell(hyp_rw_tracer *t, const hyp_rewrite_event *event)
     if (status == HYP_OK)
         status = hyp_rw_provenance(t->rw, t->rules, event->matched, event->matched_count, &arena, &from, t->diag);
     if (status == HYP_OK) {
-        if (event->matched_count) write_node(&left, event->matched[0], 0);
-        if (event->created != HYP_NONE)
-            write_node(&right, event->created, 0);
-        else
-            write_short(&right, hyp_egraph_find(t->rw->eg, event->right));
+        write_side(&left, event, write_left);
+        write_side(&right, event, write_right);
         hyp_rewrite_trace trace = {.phase = t->phase,
                                    .iteration = event->iteration,
                                    .rule = t->rules->names[event->rule],
@@ -145,7 +237,9 @@ static hyp_status tell(hyp_rw_tracer *t, const hyp_rewrite_event *event)
                                    .source_count = from.source_count,
                                    .cost_before = known(left.cost),
                                    .cost_after = known(right.cost)};
-        if (left.text.failed || right.text.failed)
+        if (t->status != HYP_OK)
+            status = t->status;
+        else if (left.text.failed || right.text.failed)
             status = hyp_fail_memory(t->diag, MAX_TEXT);
         else
             t->options->trace(&trace, t->options->trace_user);

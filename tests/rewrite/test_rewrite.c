@@ -716,6 +716,28 @@ static void fail_every_allocation(fixture *f, uint64_t last_step)
     hyp_rewrite_report_dispose(&f->report);
 }
 
+static void note_whole(const hyp_rewrite_trace *e, void *user)
+{
+    bool *whole = user;
+    *whole = *whole || strcmp(e->matched, "(gemm :trans-b 1 (relu (gemm :trans-b 1 x w1 b1)) w2 b2)") == 0;
+    assert_null(strstr(e->matched, "..."));
+}
+
+/* Terms down to inputs, also below what the rule looked into. */
+static void whole_terms_leave_nothing_out(void **state)
+{
+    (void)state;
+    fixture f;
+    bool whole = false;
+    begin(&f, two_layers);
+    f.options.trace = note_whole;
+    f.options.trace_user = &whole;
+    f.options.full_terms = true;
+    fail_every_allocation(&f, 97);
+    assert_true(whole);
+    end(&f);
+}
+
 static void running_out_of_memory_is_an_error_and_leaks_nothing(void **state)
 {
     (void)state;
@@ -771,6 +793,7 @@ int main(void)
         cmocka_unit_test(only_the_rules_asked_for_are_applied),
         cmocka_unit_test(a_trace_tells_what_was_done),
         cmocka_unit_test(the_result_is_the_same_every_time),
+        cmocka_unit_test(whole_terms_leave_nothing_out),
         cmocka_unit_test(running_out_of_memory_is_an_error_and_leaks_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
