@@ -512,9 +512,9 @@ static int run(request *r, const cli_args *args)
         measure_options o = measurement(r, 40);
         return calibrate(r->plan, &o, args);
     }
-    if (!dump_open(&r->dump, &r->compile, args)) return CLI_FAILED;
-    int code = compile(r, args);
-    return dump_close(&r->dump, args) || code != CLI_OK ? code : CLI_FAILED;
+    int code = dump_open(&r->dump, &r->compile, args);
+    if (code == CLI_OK) code = compile(r, args);
+    return dump_close(&r->dump, code == CLI_OK, args) || code != CLI_OK ? code : CLI_FAILED;
 }
 
 int main(int argc, char **argv)

@@ -253,6 +253,14 @@ typedef struct hyp_compile_options {
      * operators that cannot be written, all of them; a training step is none that can. NULL = none. */
     const char *emit_onnx;
     const char *emit_onnx_domain; /* "com.microsoft": with operators of that domain where they fit; NULL = ONNX's own alone */
+    /* The e-graph that the optimizing rules made, from the outputs down, as egraph-serialize's JSON, costs in seconds; NULL = none.
+     * Not with no_rewrite. */
+    hyp_write_fn dump_egraph;
+    void *dump_egraph_user;
+    const char *dump_egraph_around; /* a node of the model, or an e-class "@7": what is near it; NULL = all */
+    size_t dump_egraph_depth;       /* how near, in steps from operator to operand or back; 0 = 2 */
+    size_t dump_egraph_nodes;       /* e-nodes that are drawn at most; 0 = 500 */
+    bool dump_egraph_dot;           /* for Graphviz instead, with what was chosen drawn bold */
     bool full_terms; /* of dump_rewrites: nothing of a term is left out, up to a mebibyte of it */
     size_t emit_onnx_most; /* bytes of weights in the model; where there are more, they go beside it, to PATH.data. 0 = some
                               2 GiB, which is what readers take */

@@ -614,6 +614,19 @@ HYP_API HYP_NODISCARD hyp_status hyp_egraph_write_json(hyp_egraph *eg, const hyp
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_write_dot(hyp_egraph *eg, const hyp_class_id *roots, size_t root_count,
                                                       size_t max_nodes, const hyp_extraction *chosen, hyp_text_fn write,
                                                       void *write_user, hyp_diag *diag);
+/* A part of an e-graph: the classes that are `depth` steps at most from some, along what nodes read and along what reads them. */
+typedef struct hyp_egraph_part {
+    const hyp_class_id *around;
+    size_t count, depth;
+} hyp_egraph_part;
+/* The same of a part. In JSON, of a class outside that a node inside reads, there is one node without children, whose operator ends
+ * in " ..." where it has some; the classes that the part is around are its roots. */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_write_part_json(hyp_egraph *eg, const hyp_egraph_part *part,
+                                                            hyp_node_cost_fn cost, void *user, hyp_text_fn write,
+                                                            void *write_user, hyp_diag *diag);
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_write_part_dot(hyp_egraph *eg, const hyp_egraph_part *part, size_t max_nodes,
+                                                           const hyp_extraction *chosen, hyp_text_fn write,
+                                                           void *write_user, hyp_diag *diag);
 
 #ifdef __cplusplus
 }

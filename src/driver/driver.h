@@ -18,6 +18,7 @@ typedef struct hyp_settings {
     hyp_roofline cost;
     hyp_fold_budget fold;    /* what was asked for, until the model is known */
     const char **rule_texts; /* by rule file */
+    hyp_rewrite_dump dump;   /* where options.dump_egraph is given */
     hyp_train_options train; /* where options.train is given, which points to it */
     hyp_progress *progress;  /* of the compilation; NULL where there is none to tell of */
     hyp_arena arena;         /* owns the texts, the profile and the sizes of symbols */

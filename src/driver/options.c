@@ -92,6 +92,9 @@ static hyp_status check(hyp_settings *s, hyp_diag *diag)
     HYP_TRY(hyp_target_parse(s->options.target ? s->options.target : "cpu", &s->target, &s->profile, diag));
     HYP_TRY(hyp_precision_parse(s->options.precision, &s->precision, diag));
     HYP_TRY(choose("verification", s->options.verify, verifications, &verification, diag));
+    if (s->options.no_rewrite && s->options.dump_egraph)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                        "the e-graph of rewriting was asked for, and rewriting was turned off: leave one of the two out");
     if (s->options.no_rewrite && (s->options.explain || s->options.why_not))
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
                         "a question about rewriting was asked, and rewriting was turned off: leave one of the two out");
@@ -117,6 +120,9 @@ static hyp_status check(hyp_settings *s, hyp_diag *diag)
             diag, HYP_ERR_INVALID_ARGUMENT,
             "fp8 takes the scales of layers from their weights, so that others cannot take their place: leave out "
             "one of fp8 and --updatable");
+    s->dump = (hyp_rewrite_dump){s->options.dump_egraph,       s->options.dump_egraph_user,
+                                 s->options.dump_egraph_dot,   s->options.dump_egraph_around,
+                                 s->options.dump_egraph_depth, s->options.dump_egraph_nodes};
     HYP_TRY(check_train(s, diag));
     HYP_TRY(read_profile(s, diag));
     return read_rules(s, diag);
@@ -265,6 +271,7 @@ hyp_rewrite_options hyp_settings_rewrite(hyp_settings *settings)
         .streams = settings->target->streams,
         .forms = o->forms,
         .full_terms = o->full_terms,
+        .dump = o->dump_egraph ? &settings->dump : NULL,
         .explain = o->explain,
         .why_not = o->why_not,
         .why_not_node = o->why_not_node,

@@ -9,6 +9,7 @@
  *   decode.c      extraction --> graph, provenance
  *   parts.c       parts of what was chosen that another form may be as good for; undo.c: what is better left apart where
  *                 steps run side by side; nearby.c: choices that differ from another one in one place, for both
+ *   dump.c        the e-graph of a phase, for other programs
  *   trace.c       one application as text and cost, for dumps
  *   describe.c    classes as text; explain.c: how a node came to its kernel; whynot.c: why a rule did not
  *   cost.c        what an e-node costs; roofline.c: on a device; kernel.c: as a kernel of the plan
@@ -392,6 +393,11 @@ bool hyp_measured_ratio(const hyp_device_profile *profile, hyp_op op, hyp_dtype 
 /* Seconds that the arithmetic of an operator takes for an element: the least that an entry of it says, without its launch.
  * false where there is none. */
 bool hyp_measured_element(const hyp_device_profile *profile, hyp_op op, hyp_dtype dtype, double *out);
+
+/* ---- dump.c -------------------------------------------------------------------------------------- */
+
+/* Writes the e-graph of this phase, or what is around the node of the model, or the e-class "@7"; NULL: all of it. */
+HYP_NODISCARD hyp_status hyp_rw_dump(const hyp_rw_inquiry *q, const hyp_rewrite_dump *dump, const char *around);
 
 /* ---- trace.c ------------------------------------------------------------------------------------- */
 

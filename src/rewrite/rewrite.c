@@ -283,6 +283,8 @@ static hyp_status extract(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_r
         j->report->phases[p].unfolded = rw->unfolded;
     }
     if (status == HYP_OK) status = ask(j, &q, p);
+    if (status == HYP_OK && p == HYP_RW_OPTIMIZE && j->options->dump)
+        status = hyp_rw_dump(&q, j->options->dump, j->dump_around);
     if (status == HYP_OK && p == HYP_RW_OPTIMIZE) {
         j->price = best.price;
         j->report->nodes_after = best.nodes;
@@ -316,7 +318,7 @@ static hyp_status run_in(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_gr
  * questions are answered in all. */
 static bool is_too_late(const hyp_rw_job *j, hyp_rw_phase p)
 {
-    return p != HYP_RW_NORMALIZE && !j->options->explain && !j->options->why_not &&
+    return p != HYP_RW_NORMALIZE && !j->options->dump && !j->options->explain && !j->options->why_not &&
            hyp_limit_reached(j->options->limit);
 }
 
@@ -460,6 +462,9 @@ static hyp_status run_all(hyp_rw_job *j, const hyp_graph *in, hyp_graph *folded,
         if (!report->explained) return hyp_fail_memory(j->diag, strlen(j->explain));
     }
     if (o->why_not_node) HYP_TRY(find_source(in, o->why_not_node, &j->why_not_node, j->diag));
+    if (o->dump) j->dump_around = o->dump->around;
+    if (j->dump_around && j->dump_around[0] != '@')
+        HYP_TRY(find_source(in, j->dump_around, &j->dump_around, j->diag));
     HYP_TRY(price(j, in, &from.price, &report->nodes_before));
     report->cost_before = from.price.seconds;
     note_best(j, &from.price);

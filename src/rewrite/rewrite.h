@@ -173,6 +173,17 @@ typedef struct hyp_rewrite_price {
  * runs at once, the less is known of it, and what needs less work is also better in company. */
 static inline double hyp_rewrite_rank(const hyp_rewrite_price *p) { return p->seconds + 0.1 * (p->work - p->seconds); }
 
+/* The e-graph of the optimizing rules as they left it, for other programs. */
+enum { HYP_REWRITE_DUMP_DEPTH = 2 };
+typedef struct hyp_rewrite_dump {
+    void (*write)(const char *text, size_t len, void *user);
+    void *user;
+    bool dot;           /* for Graphviz, with what was chosen drawn bold; else as egraph-serialize has it, costs in seconds */
+    const char *around; /* a node of the model or one of its results, or an e-class "@7": what is near it; NULL = all */
+    size_t depth;       /* how near, in steps from operator to operand or back; 0 = HYP_REWRITE_DUMP_DEPTH */
+    size_t nodes;       /* e-nodes that are drawn at most; 0 = 500 */
+} hyp_rewrite_dump;
+
 typedef struct hyp_rewrite_options {
     const char *const *rule_files; /* path names for messages, paired with rule_texts */
     const char *const *rule_texts;
@@ -201,6 +212,7 @@ typedef struct hyp_rewrite_options {
     void (*trace)(const hyp_rewrite_trace *event, void *user); /* may be NULL */
     void *trace_user;
     bool full_terms; /* of the trace: whole terms, down to inputs and constants */
+    const hyp_rewrite_dump *dump; /* NULL = none */
     /* Questions, by the name of a node of the model or of one of its results; an unknown one is an error. The text of
      * the answer goes to `answer`. */
     const char *explain;      /* the chains of rules from this node to what was chosen, each checked; NULL = none */

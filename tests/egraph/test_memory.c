@@ -171,6 +171,9 @@ static hyp_status use_serialized(hyp_egraph *eg, const hyp_serialized *s, hyp_di
     HYP_TRY(status);
     HYP_TRY(hyp_egraph_write_json(eg, &c, 1, one, NULL, count_text, &written, diag));
     HYP_TRY(hyp_egraph_write_dot(eg, &c, 1, 20, NULL, count_text, &written, diag));
+    const hyp_egraph_part part = {&c, 1, 2};
+    HYP_TRY(hyp_egraph_write_part_json(eg, &part, one, NULL, count_text, &written, diag));
+    HYP_TRY(hyp_egraph_write_part_dot(eg, &part, 20, NULL, count_text, &written, diag));
     return written > 1000 ? HYP_OK : hyp_fail(diag, HYP_ERR_INTERNAL, "nothing was written");
 }
 

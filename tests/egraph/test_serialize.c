@@ -211,6 +211,81 @@ static void a_drawing_that_is_cut_says_so(void **state)
     hyp_egraph_destroy(eg);
 }
 
+/* Classes that are a step from this one: of each whether it is inside of the part that is written. */
+static void check_part(hyp_egraph *eg, hyp_class_id around, size_t depth)
+{
+    size_t bound = hyp_egraph_class_bound(eg), inside_count = 0, count, kids;
+    uint8_t *inside = calloc(bound + 1, 1), *next = calloc(bound + 1, 1);
+    inside[hyp_egraph_find(eg, around)] = 1;
+    for (size_t step = 0; step < depth; step++) {
+        memcpy(next, inside, bound);
+        for (hyp_class_id c = 0; c < bound; c++) {
+            if (hyp_egraph_find(eg, c) != c) continue;
+            const hyp_enode_id *nodes = hyp_egraph_class_nodes(eg, c, &count);
+            for (size_t n = 0; n < count; n++) {
+                const hyp_class_id *list = hyp_enode_children(eg, nodes[n], &kids);
+                for (size_t k = 0; k < kids; k++) {
+                    hyp_class_id kid = hyp_egraph_find(eg, list[k]);
+                    if (inside[c]) next[kid] = 1;
+                    if (inside[kid]) next[c] = 1;
+                }
+            }
+        }
+        memcpy(inside, next, bound);
+    }
+    hyp_strbuf text = {0};
+    const hyp_egraph_part part = {&around, 1, depth};
+    must(hyp_egraph_write_part_json(eg, &part, NULL, NULL, gather, &text, &diag));
+    hyp_serialized *s = parse(text.data);
+    for (uint32_t c = 0; c < hyp_serialized_class_count(s); c++) {
+        size_t in_file = 0, border = 0;
+        hyp_class_id class = (hyp_class_id)strtoul(hyp_serialized_class_name(s, c), NULL, 10);
+        for (uint32_t n = 0; n < hyp_serialized_node_count(s); n++) {
+            hyp_serialized_node node = hyp_serialized_get(s, n);
+            in_file += node.eclass == c;
+            border += node.eclass == c && node.cost == 0;
+        }
+        hyp_egraph_class_nodes(eg, class, &count);
+        assert_int_equal(in_file, inside[class] ? count : 1);
+        assert_int_equal(border, !inside[class]);
+        inside_count += inside[class];
+    }
+    size_t wanted = 0;
+    for (size_t c = 0; c < bound; c++) wanted += inside[c];
+    assert_int_equal(inside_count, wanted);
+    hyp_serialized_destroy(s);
+    text.len = 0;
+    must(hyp_egraph_write_part_dot(eg, &part, 0, NULL, gather, &text, &diag));
+    size_t clusters = 0;
+    for (const char *at = text.data; (at = strstr(at, "subgraph cluster_")); at++) clusters++;
+    assert_int_equal(clusters, wanted);
+    hyp_strbuf_dispose(&text);
+    free(inside);
+    free(next);
+}
+
+static void a_part_is_what_is_near(void **state)
+{
+    (void)state;
+    hyp_class_id root;
+    hyp_egraph *eg = saturated(&root);
+    for (size_t depth = 0; depth < 4; depth++) {
+        check_part(eg, root, depth);
+        check_part(eg, term(eg, "c"), depth);
+        check_part(eg, term(eg, "(f \"a b\")"), depth);
+    }
+    hyp_strbuf text = {0};
+    hyp_class_id none = 123456;
+    const hyp_egraph_part nowhere = {&none, 1, 1}, nothing = {NULL, 0, 1};
+    assert_int_equal(hyp_egraph_write_part_json(eg, &nowhere, NULL, NULL, gather, &text, NULL), HYP_ERR_INVALID_ARGUMENT);
+    must(hyp_egraph_write_part_json(eg, &nothing, NULL, NULL, gather, &text, &diag));
+    hyp_serialized *s = parse(text.data);
+    assert_int_equal(hyp_serialized_node_count(s), 0);
+    hyp_serialized_destroy(s);
+    hyp_strbuf_dispose(&text);
+    hyp_egraph_destroy(eg);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +296,7 @@ int main(void)
         cmocka_unit_test(damaged_files_are_refused),
         cmocka_unit_test(an_egraph_comes_back_as_it_was_written),
         cmocka_unit_test(a_drawing_that_is_cut_says_so),
+        cmocka_unit_test(a_part_is_what_is_near),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

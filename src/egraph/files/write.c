@@ -16,6 +16,7 @@ typedef struct writer {
     uint32_t *place;         /* by class: index in order + 1, 0 = not met */
     HYP_VEC(uint32_t) order; /* classes, nearest to the roots first */
     size_t nodes;            /* in those classes */
+    const hyp_egraph_part *part; /* NULL: all below the roots, or all */
 } writer;
 
 static void flush(writer *w, size_t at_least)
@@ -39,7 +40,86 @@ static hyp_status nodes_of(writer *w, uint32_t c, const hyp_enode_id **out, size
     return *out ? HYP_OK : hyp_fail_memory(diag, *count * sizeof **out);
 }
 
-/* Lists the classes below the roots, or all where there are none. */
+/* Calls `each` for every edge from a class to one that its nodes read. */
+typedef hyp_status edge_fn(void *user, uint32_t from, uint32_t to, hyp_diag *diag);
+static hyp_status for_edges(writer *w, uint32_t from, edge_fn *each, void *user, hyp_diag *diag)
+{
+    const hyp_enode_id *nodes;
+    size_t count, kid_count;
+    HYP_TRY(nodes_of(w, from, &nodes, &count, diag));
+    for (size_t n = 0; n < count; n++) {
+        const hyp_class_id *kids = hyp_enode_children(w->eg, nodes[n], &kid_count);
+        for (size_t k = 0; k < kid_count; k++) HYP_TRY(each(user, from, hyp_egraph_find(w->eg, kids[k]), diag));
+    }
+    return HYP_OK;
+}
+
+static hyp_status meet_kid(void *writer_, uint32_t from, uint32_t to, hyp_diag *diag)
+{
+    (void)from;
+    return meet(writer_, to, diag);
+}
+
+/* Classes that read a class, one list after the other. */
+typedef struct readers {
+    uint32_t *first; /* by class: where its list begins, that of the one behind it where it ends */
+    uint32_t *list;
+} readers;
+
+static hyp_status count_reader(void *user, uint32_t from, uint32_t to, hyp_diag *diag)
+{
+    readers *r = user;
+    (void)from, (void)diag;
+    r->first[to + 1]++;
+    return HYP_OK;
+}
+
+/* Fills the lists from their ends, so that `first` is right again when all are full. */
+static hyp_status add_reader(void *user, uint32_t from, uint32_t to, hyp_diag *diag)
+{
+    readers *r = user;
+    (void)diag;
+    r->list[--r->first[to + 1]] = from;
+    return HYP_OK;
+}
+
+static hyp_status find_readers(writer *w, readers *r, hyp_diag *diag)
+{
+    size_t bound = w->eg->row_count;
+    r->first = hyp_calloc(bound + 2, sizeof *r->first);
+    if (!r->first) return hyp_fail_memory(diag, bound * sizeof *r->first);
+    for (uint32_t c = 0; c < bound; c++)
+        if (hyp_egraph_find(w->eg, c) == c) HYP_TRY(for_edges(w, c, count_reader, r, diag));
+    for (size_t c = 0; c <= bound; c++) r->first[c + 1] += r->first[c];
+    r->list = hyp_calloc((size_t)r->first[bound + 1] + 1, sizeof *r->list);
+    if (!r->list) return hyp_fail_memory(diag, (size_t)r->first[bound + 1] * sizeof *r->list);
+    for (uint32_t c = (uint32_t)bound; c-- > 0;)
+        if (hyp_egraph_find(w->eg, c) == c) HYP_TRY(for_edges(w, c, add_reader, r, diag));
+    return HYP_OK;
+}
+
+/* Lists the classes of a part, nearest first. */
+static hyp_status walk_part(writer *w, const readers *r, hyp_diag *diag)
+{
+    size_t begin = 0;
+    for (size_t step = 0; step < w->part->depth && begin < w->order.len; step++) {
+        size_t end = w->order.len;
+        for (; begin < end; begin++) {
+            uint32_t c = w->order.data[begin];
+            HYP_TRY(for_edges(w, c, meet_kid, w, diag));
+            for (uint32_t i = r->first[c + 1]; i < r->first[c + 2]; i++) HYP_TRY(meet(w, r->list[i], diag));
+        }
+    }
+    for (size_t i = 0; i < w->order.len; i++) {
+        size_t count;
+        const hyp_enode_id *nodes;
+        HYP_TRY(nodes_of(w, w->order.data[i], &nodes, &count, diag));
+        w->nodes += count;
+    }
+    return HYP_OK;
+}
+
+/* Lists the classes of the part, or below the roots, or all where there are none. */
 static hyp_status walk(writer *w, const hyp_class_id *roots, size_t root_count, hyp_diag *diag)
 {
     hyp_egraph *eg = w->eg;
@@ -53,17 +133,22 @@ static hyp_status walk(writer *w, const hyp_class_id *roots, size_t root_count, 
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%u is no e-class of this e-graph", roots[i]);
         HYP_TRY(meet(w, c, diag));
     }
+    if (w->part) {
+        readers r = {0};
+        hyp_status status = find_readers(w, &r, diag);
+        if (status == HYP_OK) status = walk_part(w, &r, diag);
+        hyp_free(r.first);
+        hyp_free(r.list);
+        return status;
+    }
     for (uint32_t c = 0; c < eg->row_count && !root_count; c++)
         if (hyp_egraph_find(eg, c) == c) HYP_TRY(meet(w, c, diag));
     for (size_t i = 0; i < w->order.len; i++) {
+        size_t count;
         const hyp_enode_id *nodes;
-        size_t count, kid_count;
         HYP_TRY(nodes_of(w, w->order.data[i], &nodes, &count, diag));
         w->nodes += count;
-        for (size_t n = 0; n < count; n++) {
-            const hyp_class_id *kids = hyp_enode_children(eg, nodes[n], &kid_count);
-            for (size_t k = 0; k < kid_count; k++) HYP_TRY(meet(w, hyp_egraph_find(eg, kids[k]), diag));
-        }
+        HYP_TRY(for_edges(w, w->order.data[i], meet_kid, w, diag));
     }
     return HYP_OK;
 }
@@ -105,6 +190,31 @@ static hyp_status json_node(writer *w, uint32_t c, hyp_enode_id node, size_t ind
     return HYP_OK;
 }
 
+/* A class at the border of a part, which some node in it reads: one node, whose children are not there. */
+static void json_border(writer *w, uint32_t c)
+{
+    size_t count;
+    const hyp_enode_id *nodes = hyp_egraph_class_nodes(w->eg, c, &count);
+    hyp_strbuf op = {0};
+    if (!nodes || !count) return;
+    hyp_enode_children(w->eg, nodes[0], &count);
+    hyp_strbuf_printf(&op, "%s%s", hyp_egraph_symbol_name(w->eg, hyp_enode_op(w->eg, nodes[0])), count ? " ..." : "");
+    hyp_strbuf_printf(&w->text, ",\n\"%u.0\": {\"op\": ", c);
+    hyp_strbuf_quote(&w->text, hyp_strbuf_text(&op));
+    hyp_strbuf_printf(&w->text, ", \"children\": [], \"eclass\": \"%u\", \"cost\": 0.0}", c);
+    w->text.failed = w->text.failed || op.failed;
+    hyp_strbuf_dispose(&op);
+    flush(w, FLUSH_AT);
+}
+
+static hyp_status json_borders(writer *w, hyp_diag *diag)
+{
+    size_t inside = w->order.len;
+    for (size_t i = 0; i < inside; i++) HYP_TRY(for_edges(w, w->order.data[i], meet_kid, w, diag));
+    for (size_t i = inside; i < w->order.len; i++) json_border(w, w->order.data[i]);
+    return HYP_OK;
+}
+
 static hyp_status json_all(writer *w, const hyp_class_id *roots, size_t root_count, hyp_node_cost_fn cost, void *user,
                            hyp_diag *diag)
 {
@@ -120,6 +230,7 @@ static hyp_status json_all(writer *w, const hyp_class_id *roots, size_t root_cou
             between = ",\n";
         }
     }
+    if (w->part) HYP_TRY(json_borders(w, diag));
     hyp_strbuf_puts(&w->text, w->order.len ? "\n},\n\"root_eclasses\": [" : "{\"nodes\": {},\n\"root_eclasses\": [");
     for (size_t i = 0; i < root_count; i++)
         hyp_strbuf_printf(&w->text, "%s\"%u\"", i ? ", " : "", hyp_egraph_find(w->eg, roots[i]));
@@ -135,6 +246,17 @@ hyp_status hyp_egraph_write_json(hyp_egraph *eg, const hyp_class_id *roots, size
     HYP_NEED(write);
     writer w = {.eg = eg, .write = write, .write_user = write_user};
     return finish(&w, json_all(&w, roots, root_count, cost, user, diag), diag);
+}
+
+hyp_status hyp_egraph_write_part_json(hyp_egraph *eg, const hyp_egraph_part *part, hyp_node_cost_fn cost, void *user,
+                                      hyp_text_fn write, void *write_user, hyp_diag *diag)
+{
+    HYP_NEED(eg);
+    HYP_NEED(part);
+    HYP_NEED_LIST(part->around, part->count);
+    HYP_NEED(write);
+    writer w = {.eg = eg, .write = write, .write_user = write_user, .part = part};
+    return finish(&w, json_all(&w, part->around, part->count, cost, user, diag), diag);
 }
 
 /* ---- Graphviz ----------------------------------------------------------------------------------- */
@@ -166,7 +288,7 @@ static hyp_status dot_edges(writer *w, uint32_t c, size_t shown, size_t classes_
         const hyp_class_id *kids = hyp_enode_children(w->eg, nodes[n], &kid_count);
         for (size_t k = 0; k < kid_count; k++) {
             uint32_t kid = hyp_egraph_find(w->eg, kids[k]);
-            if (w->place[kid] > classes_shown) continue;
+            if (!w->place[kid] || w->place[kid] > classes_shown) continue;
             if (kid == c) /* an edge into its own cluster has no border to end at */
                 hyp_strbuf_printf(&w->text, "  \"%u.%zu\" -> \"%u.0\" [label=%zu];\n", c, n, kid, k);
             else
@@ -206,4 +328,15 @@ hyp_status hyp_egraph_write_dot(hyp_egraph *eg, const hyp_class_id *roots, size_
     HYP_NEED(write);
     writer w = {.eg = eg, .write = write, .write_user = write_user};
     return finish(&w, dot_all(&w, roots, root_count, max_nodes, chosen, diag), diag);
+}
+
+hyp_status hyp_egraph_write_part_dot(hyp_egraph *eg, const hyp_egraph_part *part, size_t max_nodes,
+                                     const hyp_extraction *chosen, hyp_text_fn write, void *write_user, hyp_diag *diag)
+{
+    HYP_NEED(eg);
+    HYP_NEED(part);
+    HYP_NEED_LIST(part->around, part->count);
+    HYP_NEED(write);
+    writer w = {.eg = eg, .write = write, .write_user = write_user, .part = part};
+    return finish(&w, dot_all(&w, part->around, part->count, max_nodes, chosen, diag), diag);
 }
