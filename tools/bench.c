@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "bench.h"
+#include "bench_trace.h"
 #include "hypatia.h"
 #include "interrupt.h"
 #include "resident.h"
@@ -19,6 +20,7 @@ enum {
     OPT_TRANSFERS,
     OPT_COMPARE,
     OPT_JSON,
+    OPT_TRACE,
     OPT_QUIET
 };
 
@@ -33,6 +35,7 @@ static const cli_option options[] = {
     [OPT_TRANSFERS] = {"transfers", 0, NULL, "on a GPU: from and to the host's memory; say what the copies take"},
     [OPT_COMPARE] = {"compare", 0, "PLAN.bin", "time this plan, too, in turns, and say whether it is faster"},
     [OPT_JSON] = {"json", 0, "FILE|-", "write every sample and the figures as JSON"},
+    [OPT_TRACE] = {"trace", 0, "FILE|-", "write the steps of runs over time, for Perfetto and chrome://tracing"},
     [OPT_QUIET] = {"quiet", 'q', NULL, "print no table"},
     {0},
 };
@@ -72,6 +75,7 @@ static int read_option(void *opaque, const cli_args *args, int option, const cha
     case OPT_TRANSFERS: r->transfers = true; return CLI_OK;
     case OPT_COMPARE: r->compare = value; return CLI_OK;
     case OPT_JSON: r->json = value; return CLI_OK;
+    case OPT_TRACE: r->trace = value; return CLI_OK;
     case OPT_QUIET: r->quiet = true; return CLI_OK;
     default: return session_read_option(&r->session, args, option, value);
     }
@@ -171,6 +175,7 @@ static int measure(session *s, const bench_request *r, resident *device, const v
     }
     if (code == CLI_OK && r->steps && !*stop_asked) code = step_times_measure(&out->steps, s, r->seconds, 3, bench_tool);
     if (code == CLI_OK && !(out->work = step_work(s, bench_tool))) code = CLI_FAILED;
+    if (code == CLI_OK && r->trace && !*stop_asked) code = bench_trace(s, r->session.threads, r->trace, bench_tool);
     return code;
 }
 
@@ -179,6 +184,7 @@ static int bench(session *s, const bench_request *r, const cli_args *args)
     file_uses uses = {0};
     file_uses_add(&uses, "--json", r->json, true);
     file_uses_add(&uses, "--compare", r->compare, false);
+    file_uses_add(&uses, "--trace", r->trace, true);
     session_file_uses(&r->session, &uses);
     int code = file_uses_check(&uses, args);
     if (code == CLI_OK) code = session_open(s, &r->session, bench_tool);
@@ -196,7 +202,7 @@ static int bench(session *s, const bench_request *r, const cli_args *args)
     bool whole = !*stop_asked;
     if (!whole) fprintf(stderr, "%s: interrupted; %zu samples were taken\n", bench_tool, results.all.count);
     if (code == CLI_OK && results.all.count) {
-        bool piped = r->json && strcmp(r->json, "-") == 0;
+        bool piped = (r->json && strcmp(r->json, "-") == 0) || (r->trace && strcmp(r->trace, "-") == 0);
         if (!r->quiet && !piped) bench_print(s, &results, r->session.verbose);
         if (r->json) code = bench_write_json(s, &results, r->json, bench_tool);
     }

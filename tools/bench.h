@@ -11,7 +11,7 @@ typedef struct bench_request {
     double warmup_ms, seconds;
     int64_t iterations;
     cli_list percentiles;
-    const char *json, *compare; /* NULL: none */
+    const char *json, *trace, *compare; /* NULL: none */
     bool quiet, steps, resident, transfers;
 } bench_request;
 

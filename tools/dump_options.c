@@ -28,6 +28,7 @@ bool dump_read_option(dump_request *d, hyp_compile_options *c, const cli_args *a
         return false;
     case DUMP_REWRITES: d->rewrites = value; break;
     case DUMP_FULL_TERMS: c->full_terms = true; break;
+    case DUMP_TRACE: d->trace = value; break;
     case DUMP_EGRAPH: d->egraph = value; break;
     case DUMP_AROUND: c->dump_egraph_around = value; break;
     case DUMP_DEPTH: return read_count(args, "dump-egraph-depth", value, &c->dump_egraph_depth);
@@ -41,6 +42,7 @@ void dump_add_files(const dump_request *d, const hyp_compile_options *c, file_us
 {
     file_uses_add(uses, "--dump-rewrites", d->rewrites, true);
     file_uses_add(uses, "--dump-egraph", d->egraph, true);
+    file_uses_add(uses, "--trace", d->trace, true);
     file_uses_add(uses, "--emit-onnx", c->emit_onnx, true);
 }
 
@@ -48,7 +50,7 @@ static bool is_stdout(const char *path) { return path && strcmp(path, "-") == 0;
 
 bool dump_takes_stdout(const dump_request *d, const hyp_compile_options *c)
 {
-    return is_stdout(d->rewrites) || is_stdout(d->egraph) || is_stdout(c->emit_onnx);
+    return is_stdout(d->rewrites) || is_stdout(d->egraph) || is_stdout(d->trace) || is_stdout(c->emit_onnx);
 }
 
 static FILE *open_file(const char *path, const char *what, const cli_args *args)
@@ -88,6 +90,12 @@ int dump_open(dump_request *d, hyp_compile_options *c, const cli_args *args)
         c->dump_rewrites = cli_write_file;
         c->dump_rewrites_user = d->file;
     }
+    if (d->trace) {
+        d->trace_file = open_file(d->trace, "trace", args);
+        if (!d->trace_file) return CLI_FAILED;
+        c->trace = cli_write_file;
+        c->trace_user = d->trace_file;
+    }
     return d->egraph ? open_egraph(d, c, args) : CLI_OK;
 }
 
@@ -124,5 +132,5 @@ bool dump_close(dump_request *d, bool compiled, const cli_args *args)
 {
     bool drawn = !d->drawing || !compiled || draw(d, args);
     bool rewrites = close_file(&d->file, d->rewrites, args), egraph = close_file(&d->egraph_file, d->egraph, args);
-    return drawn && rewrites && egraph;
+    return close_file(&d->trace_file, d->trace, args) && drawn && rewrites && egraph;
 }

@@ -8,7 +8,7 @@
 #include "hypatia/compiler.h"
 #include "overwrite.h"
 
-enum { DUMP_ONNX, DUMP_ONNX_DOMAIN, DUMP_ONNX_MOST, DUMP_REWRITES, DUMP_FULL_TERMS, DUMP_EGRAPH, DUMP_AROUND, DUMP_DEPTH, DUMP_NODES, DUMP_OPTIONS };
+enum { DUMP_ONNX, DUMP_ONNX_DOMAIN, DUMP_ONNX_MOST, DUMP_REWRITES, DUMP_FULL_TERMS, DUMP_EGRAPH, DUMP_AROUND, DUMP_DEPTH, DUMP_NODES, DUMP_TRACE, DUMP_OPTIONS };
 
 /* Their rows in a table of options, from row `first` on. */
 #define DUMP_ROWS(first)                                                                                                \
@@ -20,12 +20,13 @@ enum { DUMP_ONNX, DUMP_ONNX_DOMAIN, DUMP_ONNX_MOST, DUMP_REWRITES, DUMP_FULL_TER
     [(first) + DUMP_EGRAPH] = {"dump-egraph", 0, "FILE", "write the e-graph of the optimizing rules: .json, .dot or .svg"}, \
     [(first) + DUMP_AROUND] = {"dump-egraph-around", 0, "NODE", "for it: what is near a node of the model, or an e-class: @7"}, \
     [(first) + DUMP_DEPTH] = {"dump-egraph-depth", 0, "N", "for --dump-egraph-around: how near (2)"},                   \
-    [(first) + DUMP_NODES] = {"dump-egraph-nodes", 0, "N", "for .dot and .svg: e-nodes that are drawn at most (500)"}
+    [(first) + DUMP_NODES] = {"dump-egraph-nodes", 0, "N", "for .dot and .svg: e-nodes that are drawn at most (500)"}, \
+    [(first) + DUMP_TRACE] = {"trace", 0, "FILE|-", "write what took how long, for Perfetto and chrome://tracing"}
 
 /* What they say. Zero-initialise. */
 typedef struct dump_request {
-    const char *rewrites, *egraph;
-    FILE *file, *egraph_file; /* NULL = none */
+    const char *rewrites, *egraph, *trace;
+    FILE *file, *egraph_file, *trace_file; /* NULL = none */
     const char *drawing;      /* what Graphviz makes of the e-graph; NULL = nothing */
 } dump_request;
 

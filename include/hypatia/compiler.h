@@ -261,6 +261,10 @@ typedef struct hyp_compile_options {
     size_t dump_egraph_depth;       /* how near, in steps from operator to operand or back; 0 = 2 */
     size_t dump_egraph_nodes;       /* e-nodes that are drawn at most; 0 = 500 */
     bool dump_egraph_dot;           /* for Graphviz instead, with what was chosen drawn bold */
+    /* What the compilation took its time for, in Chrome's trace event format (JSON), which Perfetto opens: passes, phases of rewriting,
+     * iterations and their parts, rules; written once, at the end. NULL = none. */
+    hyp_write_fn trace;
+    void *trace_user;
     bool full_terms; /* of dump_rewrites: nothing of a term is left out, up to a mebibyte of it */
     size_t emit_onnx_most; /* bytes of weights in the model; where there are more, they go beside it, to PATH.data. 0 = some
                               2 GiB, which is what readers take */

@@ -65,7 +65,7 @@ static bool prepare(search *s, const hyp_settings *settings, const hyp_rewrite_r
     s->options.explain = s->options.why_not = s->options.why_not_node = s->options.dump_ir_stage = NULL;
     s->options.emit_onnx = NULL;
     s->options.dump_egraph = NULL;
-    s->options.dump_rewrites = s->options.progress = s->options.warning = NULL;
+    s->options.dump_rewrites = s->options.trace = s->options.progress = s->options.warning = NULL;
     s->options.on_progress = NULL;
     s->options.choose_form = NULL; /* what is timed now would not be what made the plan */
     s->options.stop = NULL; /* with a search that was cut short no rule does harm */

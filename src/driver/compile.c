@@ -35,6 +35,7 @@ typedef struct compilation {
     hyp_strbuf layers; /* what quantization says of them */
     hyp_verification verification;
     hyp_limit limit; /* of the search for a better plan */
+    hyp_timeline timeline;
     hyp_strbuf cut;  /* by which it was cut short; empty: it was not */
     hyp_progress progress;
     double began; /* by hyp_limit_clock */
@@ -162,6 +163,8 @@ static hyp_status rewrite(compilation *c, hyp_diag *diag)
         options.choose_user = &c->settings;
         options.answer = &c->answer;
         options.limit = &c->limit;
+        if (o->trace) options.span = hyp_timeline_span;
+        options.span_user = &c->timeline;
         hyp_trace_sink sink = {.write = o->dump_rewrites, .user = o->dump_rewrites_user};
         if (o->dump_rewrites) {
             options.trace = hyp_trace_write;
@@ -364,6 +367,7 @@ static hyp_status run_pass(compilation *c, const char *name, hyp_status (*pass)(
     HYP_TRY(pass(c, diag));
     *out_seconds = hyp_limit_clock() - start;
     const hyp_compile_options *o = &c->settings.options;
+    if (o->trace) hyp_timeline_pass(&c->timeline, name, start, *out_seconds, c->graph->nodes.len);
     if (!o->progress) return HYP_OK;
     char line[160];
     int n = snprintf(line, sizeof line, "%-9s %9.4f s  %zu nodes\n", name, *out_seconds, c->graph->nodes.len);
@@ -441,6 +445,7 @@ hyp_status hyp_compile_once(const char *model_path, const char *plan_path, const
 {
     compilation c = {.model_path = model_path, .plan_path = plan_path, .began = hyp_limit_clock()};
     HYP_TRY(hyp_settings_init(options, &c.settings, diag));
+    c.timeline.start = start;
     c.limit.asked = c.settings.options.stop;
     if (c.settings.options.max_seconds > 0) c.limit.deadline = c.began + c.settings.options.max_seconds;
     if (c.settings.options.on_progress) {
@@ -462,7 +467,10 @@ hyp_status hyp_compile_once(const char *model_path, const char *plan_path, const
         status = run_passes(&c, diag);
         bool hurried = c.limit.why == HYP_LIMIT_ASKED; /* then nobody waits for the blame either */
         if (status == HYP_ERR_MISMATCH && blame && !hurried) find_blame(&c, blame, diag);
+        const hyp_compile_options *o = &c.settings.options;
+        if (status == HYP_OK && o->trace) status = hyp_timeline_write(&c.timeline, model_path, o->trace, o->trace_user, diag);
         if (status == HYP_OK && out_report) status = make_report(&c, out_report, diag);
+        hyp_strbuf_dispose(&c.timeline.text);
         hyp_strbuf_dispose(&c.answer);
         hyp_strbuf_dispose(&c.layers);
         hyp_strbuf_dispose(&c.cut);

@@ -207,6 +207,19 @@ HYP_NODISCARD hyp_status hyp_report_create(const hyp_rewrite_report *rewrite, co
                                            const hyp_strbuf *layers, hyp_strbuf *answer, const hyp_strbuf *verified,
                                            const hyp_strbuf *cut, hyp_compile_report **out, hyp_diag *diag);
 
+/* ---- timeline.c ------------------------------------------------------------------------------------------ */
+
+/* Events as they end, in Chrome's trace event format. */
+typedef struct hyp_timeline {
+    double start; /* of the compilation, by hyp_limit_clock */
+    hyp_strbuf text;
+} hyp_timeline;
+void hyp_timeline_pass(hyp_timeline *t, const char *name, double start, double seconds, size_t nodes);
+/* What a part of rewriting took; the user is a hyp_timeline. */
+void hyp_timeline_span(const hyp_rewrite_span *span, void *timeline);
+/* Ends the compilation, and writes it all. */
+HYP_NODISCARD hyp_status hyp_timeline_write(hyp_timeline *t, const char *model, hyp_write_fn write, void *user, hyp_diag *diag);
+
 /* ---- trace.c --------------------------------------------------------------------------------------------- */
 
 /* Where the lines of --dump-rewrites go. */

@@ -10,6 +10,7 @@
  *   parts.c       parts of what was chosen that another form may be as good for; undo.c: what is better left apart where
  *                 steps run side by side; nearby.c: choices that differ from another one in one place, for both
  *   dump.c        the e-graph of a phase, for other programs
+ *   spans.c       what a phase took its time for
  *   trace.c       one application as text and cost, for dumps
  *   describe.c    classes as text; explain.c: how a node came to its kernel; whynot.c: why a rule did not
  *   cost.c        what an e-node costs; roofline.c: on a device; kernel.c: as a kernel of the plan

@@ -31,4 +31,11 @@ bool hyp_rw_is_chosen(const hyp_rewrite_options *o, const char *name);
 bool hyp_rw_in_phase(const char *ruleset, hyp_rw_phase p);
 void hyp_rw_enable_rules(const hyp_rw_job *j, hyp_ruleset *rules, hyp_rw_phase p);
 
+/* ---- spans.c --------------------------------------------------------------------------------------- */
+
+/* Tells options.span, if it is there. */
+void hyp_rw_span(const hyp_rw_job *j, const hyp_rewrite_span *span);
+/* Iterations and rules of a saturation that began then. */
+void hyp_rw_tell_run(const hyp_rw_job *j, double start, const hyp_run_report *run);
+
 #endif

@@ -97,6 +97,7 @@ static hyp_status saturate(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_
         .on_iteration_user = &running};
     hyp_run_report run;
     hyp_progress_begin(progress_of(j), phase_names[p], 0);
+    double start = hyp_limit_clock();
     hyp_status status = hyp_egraph_run(rw->eg, rules, &options, &run, j->diag);
     j->report->phases[p] = (struct hyp_rewrite_phase){.name = phase_names[p],
                                                       .stop = stop_of(j, run.stop),
@@ -106,6 +107,7 @@ static hyp_status saturate(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_
                                                       .peak_bytes = run.peak_bytes};
     j->report->phase_count = (size_t)p + 1;
     if (status == HYP_OK) status = count_rules(j, &run);
+    if (status == HYP_OK) hyp_rw_tell_run(j, start, &run);
     hyp_run_report_dispose(&run);
     hyp_rw_weigh_dispose(&tracer.weigh);
     hyp_vec_free(&tracer.marks);
@@ -311,7 +313,10 @@ static hyp_status run_in(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_gr
         hyp_rw_enable_rules(j, rules, p);
         HYP_TRY(saturate(j, rw, p, &names, rules));
     }
-    return extract(j, rw, p, &names, rules, out);
+    double start = hyp_limit_clock();
+    HYP_TRY(extract(j, rw, p, &names, rules, out));
+    hyp_rw_span(j, &(hyp_rewrite_span){.kind = "part", .name = "extract", .start = start, .seconds = hyp_limit_clock() - start});
+    return HYP_OK;
 }
 
 /* Whether nothing is left to do in this phase but to take the graph as it is. The first one reads the rules, and
@@ -336,6 +341,8 @@ static hyp_status run_phase(hyp_rw_job *j, hyp_rw_phase p, const hyp_graph *in, 
     if (status != HYP_OK) hyp_diag_prefix(j->diag, "%s", phase_names[p]);
     hyp_rw_dispose(&rw);
     j->report->phases[p].seconds = hyp_limit_clock() - start;
+    hyp_rw_span(j, &(hyp_rewrite_span){
+                       .kind = "phase", .name = phase_names[p], .start = start, .seconds = j->report->phases[p].seconds});
     return status;
 }
 

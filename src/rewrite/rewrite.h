@@ -184,6 +184,16 @@ typedef struct hyp_rewrite_dump {
     size_t nodes;       /* e-nodes that are drawn at most; 0 = 500 */
 } hyp_rewrite_dump;
 
+/* What took some time: for who draws it. What is inside of another ends no later than that. Of rules only how long all their work
+ * took is known: they are one after the other from where their saturation began. Texts are borrowed for the call. */
+typedef struct hyp_rewrite_span {
+    const char *kind;      /* "phase", "part" of a phase or an iteration, "iteration", "rule" */
+    const char *name;
+    size_t number;         /* of an iteration */
+    double start, seconds; /* by hyp_limit_clock */
+    size_t matches, applications, e_nodes, e_classes; /* where they are known; 0 */
+} hyp_rewrite_span;
+
 typedef struct hyp_rewrite_options {
     const char *const *rule_files; /* path names for messages, paired with rule_texts */
     const char *const *rule_texts;
@@ -213,6 +223,8 @@ typedef struct hyp_rewrite_options {
     void *trace_user;
     bool full_terms; /* of the trace: whole terms, down to inputs and constants */
     const hyp_rewrite_dump *dump; /* NULL = none */
+    void (*span)(const hyp_rewrite_span *span, void *user); /* NULL = nobody asks */
+    void *span_user;
     /* Questions, by the name of a node of the model or of one of its results; an unknown one is an error. The text of
      * the answer goes to `answer`. */
     const char *explain;      /* the chains of rules from this node to what was chosen, each checked; NULL = none */

@@ -1,4 +1,4 @@
-"""What hypatiac writes for others to read besides plans and models: rewrites with whole terms, e-graphs."""
+"""What the tools write for others to read besides plans and models: rewrites with whole terms, e-graphs, traces."""
 import json
 import os
 import re
@@ -9,6 +9,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 import hyp  # noqa: E402
 
+NANO = 0.001  # microseconds: what times are rounded to
 MODELS = [os.path.join(hyp.ROOT, path) for path in
           ("examples/digits/digits.onnx", "tests/models/torch/bert2-script.onnx", "tests/models/torch/resnet18-dynamo.onnx")]
 
@@ -97,10 +98,93 @@ def check_egraph(model, folder, node):
         assert one.read() == other.read(), "a dump changes the plan"
 
 
+def end_of(event):
+    return event["ts"] + event["dur"]
+
+
+def check_nesting(events):
+    """On each track an event is inside of another, or they have nothing in common. The children of every event, by its place."""
+    children = {}
+    for track in {e["tid"] for e in events}:
+        mine = sorted((e for e in events if e["tid"] == track), key=lambda e: (e["ts"], -e["dur"]))
+        open_ones = []
+        for e in mine:
+            end = e["ts"] + e["dur"]
+            while open_ones and end_of(open_ones[-1]) <= e["ts"] + 2 * NANO and end > end_of(open_ones[-1]) + 5 * NANO:
+                open_ones.pop()
+            if open_ones:
+                assert end <= end_of(open_ones[-1]) + 5 * NANO, (open_ones[-1], e)
+                children.setdefault(id(open_ones[-1]), []).append(e)
+            open_ones.append(e)
+    return children
+
+
+def read_trace(path):
+    with open(path, encoding="utf-8") as file:
+        events = json.load(file)["traceEvents"]
+    assert {e["ph"] for e in events} == {"X", "M"}
+    assert all(e["ts"] >= 0 and e["dur"] >= 0 for e in events if e["ph"] == "X")
+    return [e for e in events if e["ph"] == "X"]
+
+
+def total(events):
+    return sum(e["dur"] for e in events)
+
+
+def check_trace(model, folder):
+    """Passes are in the compilation, phases in rewriting, iterations in saturations, their parts in them, and all add up."""
+    path = os.path.join(folder, "t.json")
+    run("hypatiac", model, "-o", os.path.join(folder, "p.bin"), "-q", "--trace", path)
+    events = read_trace(path)
+    children = check_nesting(events)
+    named = {name: [e for e in events if e["name"] == name] for name in ("compile", "rewrite", "saturate", "iteration")}
+    (whole,), (rewrite,) = named["compile"], named["rewrite"]
+    passes = [e for e in events if e["cat"] == "pass"]
+    assert [e["name"] for e in passes] == ["import", "demote", "train", "rewrite", "quantize", "recompute", "lower", "expect",
+                                          "write", "emit"]
+    assert 0 < total(passes) <= whole["dur"] + 1
+    assert [e["name"] for e in children[id(rewrite)] if e["cat"] == "phase"] == ["normalize", "recognize", "optimize"]
+    for i, iteration in enumerate(events):
+        if iteration["cat"] != "iteration":
+            continue
+        parts = events[i - 3:i]  # which end before it does
+        assert all(iteration["ts"] - NANO <= e["ts"] and end_of(e) <= end_of(iteration) + 5 * NANO for e in parts)
+        assert [e["name"] for e in parts] == ["search", "apply", "rebuild"]
+        assert abs(total(parts) - iteration["dur"]) < 10 * NANO
+    assert len(named["iteration"]) > 5
+    for iteration in named["iteration"]:
+        assert any(s["ts"] - NANO <= iteration["ts"] and end_of(iteration) <= end_of(s) + 5 * NANO for s in named["saturate"])
+    events_of_rules = [e for e in events if e["cat"] == "rule"]
+    assert total(events_of_rules) <= total(named["saturate"]) + 1
+    lines = run("hypatiac", model, "--dry-run", "--dump-rewrites", "-").splitlines()
+    applied = {json.loads(line)["rule"] for line in lines}
+    assert applied <= {e["name"] for e in events_of_rules if e["args"]["applications"]}
+    assert json.loads(run("hypatiac", model, "--dry-run", "--trace", "-"))["traceEvents"]
+
+
+def check_bench_trace(folder):
+    """Every run has every step of the plan, in order, and is as long as they are."""
+    path, plan = os.path.join(folder, "b.json"), os.path.join(folder, "p.bin")
+    run("hypatia", "bench", plan, "--duration", "0.01", "--warmup", "1", "-q", "--threads", "1", "--device", "cpu", "--trace", path)
+    events = read_trace(path)
+    children = check_nesting(events)
+    steps = [s["label"] for s in json.loads(run("hypatia", "inspect", plan, "--json"))["steps"]]
+    runs = [e for e in events if e["cat"] == "run"]
+    assert len(runs) == 10
+    for e in runs:
+        assert [c["name"] for c in children[id(e)]] == steps
+        assert [c["args"]["step"] for c in children[id(e)]] == list(range(len(steps)))
+        assert abs(total(children[id(e)]) - e["dur"]) < 0.01
+    run("hypatia", "bench", plan, "--trace", plan, code=2)
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         check_egraph(MODELS[0], folder, "layer1/MatMul")
         check_egraph(MODELS[2], folder, "node_Conv_294")
+        for model in MODELS:
+            check_trace(model, folder)
+            check_bench_trace(folder)
     shared, longest = map(max, zip(*[check_full_terms(model) for model in MODELS]))
     assert shared > 10 and longest > 1000, (shared, longest)
     print(f"whole terms of up to {longest} bytes")
