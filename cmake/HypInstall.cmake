@@ -10,6 +10,7 @@ if(HYPATIA_COMPILER)
     list(APPEND HYP_HEADERS compiler egraph onnx tensor_io)
     install(TARGETS hypatiac hypatia-egraph hypatia-tool)
     install(FILES man/hypatiac.1 man/hypatia.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+    install(DIRECTORY share/schemas DESTINATION ${CMAKE_INSTALL_DATADIR}/hypatia)
 endif()
 
 install(TARGETS ${HYP_LIBRARIES} EXPORT hypatiaTargets INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

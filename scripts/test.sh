@@ -23,7 +23,7 @@ cd "$(dirname "$0")/.."
 
 # shellcheck disable=SC2086 # lists
 install_packages $BUILD_PACKAGES $TEST_PACKAGES
-use_venv cmake numpy onnx onnxruntime
+use_venv cmake numpy onnx onnxruntime jsonschema
 
 jobs=$(nproc)
 results=$(mktemp)

@@ -86,7 +86,8 @@ def check_egraph(model, folder, node):
         done = hyp.tool("hypatiac", model, "--dry-run", "-q", "--dump-egraph", at("e.svg"))
         assert done.returncode == 1 and "Graphviz" in done.stderr, done.stderr
         print("Graphviz is not here: no drawing was made")
-    for options in (["--dump-egraph", at("e.txt")], ["--dump-egraph-depth", "1"], ["--dump-egraph", at("e.json"), "--no-rewrite"],
+    for options in (["--dump-egraph", at("e.txt")], ["--dump-egraph-depth", "1"],
+                    ["--dump-egraph", at("e.json"), "--no-rewrite"],
                     ["--dump-egraph", at("e.json"), "--dump-egraph-around", "@123456789"],
                     ["--dump-egraph", at("e.json"), "--dump-egraph-around", "@x"],
                     ["--dump-egraph", at("e.json"), "--dump-egraph-around", "no such node"],
@@ -103,7 +104,7 @@ def end_of(event):
 
 
 def check_nesting(events):
-    """On each track an event is inside of another, or they have nothing in common. The children of every event, by its place."""
+    """On each track an event is inside of another, or they have nothing in common. Gives the children of every event."""
     children = {}
     for track in {e["tid"] for e in events}:
         mine = sorted((e for e in events if e["tid"] == track), key=lambda e: (e["ts"], -e["dur"]))
@@ -153,7 +154,8 @@ def check_trace(model, folder):
         assert abs(total(parts) - iteration["dur"]) < 10 * NANO
     assert len(named["iteration"]) > 5
     for iteration in named["iteration"]:
-        assert any(s["ts"] - NANO <= iteration["ts"] and end_of(iteration) <= end_of(s) + 5 * NANO for s in named["saturate"])
+        assert any(s["ts"] - NANO <= iteration["ts"] and end_of(iteration) <= end_of(s) + 5 * NANO
+                   for s in named["saturate"])
     events_of_rules = [e for e in events if e["cat"] == "rule"]
     assert total(events_of_rules) <= total(named["saturate"]) + 1
     lines = run("hypatiac", model, "--dry-run", "--dump-rewrites", "-").splitlines()
@@ -165,7 +167,8 @@ def check_trace(model, folder):
 def check_bench_trace(folder):
     """Every run has every step of the plan, in order, and is as long as they are."""
     path, plan = os.path.join(folder, "b.json"), os.path.join(folder, "p.bin")
-    run("hypatia", "bench", plan, "--duration", "0.01", "--warmup", "1", "-q", "--threads", "1", "--device", "cpu", "--trace", path)
+    run("hypatia", "bench", plan, "--duration", "0.01", "--warmup", "1", "-q", "--threads", "1", "--device", "cpu", "--trace",
+        path)
     events = read_trace(path)
     children = check_nesting(events)
     steps = [s["label"] for s in json.loads(run("hypatia", "inspect", plan, "--json"))["steps"]]
