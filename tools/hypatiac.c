@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "cli.h"
+#include "compare_rules.h"
 #include "dump_options.h"
 #include "folders.h"
 #include "hypatia/compiler.h"
@@ -63,6 +64,7 @@ enum {
     OPT_JSON,
     OPT_EXPLAIN,
     OPT_WHY_NOT,
+    OPT_COMPARE,
     OPT_DUMP, /* and the rest of DUMP_... behind it */
     OPT_DUMP_IR = OPT_DUMP + DUMP_OPTIONS,
     OPT_STATS,
@@ -115,6 +117,7 @@ static const cli_option options[] = {
     [OPT_JSON] = {"json", 0, NULL, "print the rules of --list-rules as JSON"},
     [OPT_EXPLAIN] = {"explain", 0, "NODE", "print the rules that led from a node of the model to its kernel"},
     [OPT_WHY_NOT] = {"why-not", 0, "RULE [NODE]", "print why a rule did not change a node, or any"},
+    [OPT_COMPARE] = {"compare-rules", 0, "A B", "what two sets of rules make of the model: builtin, rulesets, files, or none"},
     DUMP_ROWS(OPT_DUMP),
     [OPT_DUMP_IR] = {"dump-ir", 0, "STAGE", "print the graph after import, demote, train, rewrite, quantize or recompute"},
     [OPT_STATS] = {"stats", 0, NULL, "print a table of rules, times and sizes"},
@@ -129,7 +132,9 @@ static const cli_option options[] = {
 typedef struct request {
     hyp_compile_options compile;
     const char *model, *plan, *cache;
+    const char *compare[2]; /* sets of rules */
     bool node_next; /* the last option was --why-not: its node may follow */
+    bool set_next;  /* the last one was --compare-rules: its second set follows */
     cli_list dims, typical, shapes, bound, updatable, recompute, sample_texts, rules, disabled, only, flags, tuned, custom_domains,
         custom_outputs;
     const char **dim_names, **typical_names;
@@ -177,7 +182,8 @@ static bool read_limit(const cli_args *args, int option, const char *value, size
 static bool read_option(request *r, const cli_args *args, int option, const char *value)
 {
     hyp_compile_options *c = &r->compile;
-    bool node_next = r->node_next;
+    bool node_next = r->node_next, set_next = r->set_next;
+    r->set_next = option == OPT_COMPARE;
     r->node_next = option == OPT_WHY_NOT;
     if (option >= OPT_TARGET && option <= OPT_FOLD_FLOPS) record(r, option, value);
     if (option >= OPT_TRAIN && option < OPT_TRAIN + TRAIN_OPTIONS)
@@ -253,11 +259,16 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     case OPT_JSON: r->json = true; break;
     case OPT_EXPLAIN: c->explain = value; break;
     case OPT_WHY_NOT: c->why_not = value; break;
+    case OPT_COMPARE: r->compare[0] = value; break;
     case OPT_DUMP_IR: c->dump_ir_stage = value; break;
     case OPT_STATS: r->stats = true; break;
     case OPT_VERBOSE: r->verbose = true; break;
     case OPT_QUIET: r->quiet = true; break;
     default:
+        if (set_next) {
+            r->compare[1] = value;
+            break;
+        }
         if (node_next) {
             c->why_not_node = value;
             break;
@@ -358,7 +369,12 @@ static bool finish_request(request *r, const cli_args *args)
         cli_usage_error(args, "no model was given");
         return false;
     }
-    if (!r->plan && !r->dry_run && !c->explain && !c->why_not && !c->emit_onnx) {
+    if (r->compare[0] && (!r->compare[1] || r->plan || c->emit_onnx)) {
+        cli_usage_error(args, "--compare-rules takes two sets of rules and writes nothing: hypatiac model.onnx "
+                              "--compare-rules builtin builtin,my.rules");
+        return false;
+    }
+    if (!r->compare[0] && !r->plan && !r->dry_run && !c->explain && !c->why_not && !c->emit_onnx) {
         cli_usage_error(args, "no output was given: add '-o plan.bin' (or --dry-run)");
         return false;
     }
@@ -512,6 +528,7 @@ static int run(request *r, const cli_args *args)
         measure_options o = measurement(r, 40);
         return calibrate(r->plan, &o, args);
     }
+    if (r->compare[0]) return compare_rules(r->model, r->compare[0], r->compare[1], &r->compile, args);
     int code = dump_open(&r->dump, &r->compile, args);
     if (code == CLI_OK) code = compile(r, args);
     return dump_close(&r->dump, code == CLI_OK, args) || code != CLI_OK ? code : CLI_FAILED;

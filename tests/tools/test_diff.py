@@ -1,6 +1,8 @@
-"""hypatia diff: what it finds between plans of which it is known in what they differ, in words and as JSON."""
+"""hypatia diff: what it finds between plans of which it is known in what they differ, in words and as JSON; and hypatiac
+--compare-rules, which makes such plans."""
 import json
 import os
+import re
 import sys
 import tempfile
 
@@ -35,6 +37,39 @@ def diff(a, b, code=1):
     words = run("hypatia", "diff", a, b, code=code)
     assert (words == "the same\n") == (code == 0), words
     return found, words
+
+
+def table(*sets):
+    """The numbers of --compare-rules by name, the rules whose use differs, and what is said of the plans."""
+    text = run("hypatiac", MODEL, "--compare-rules", *sets)
+    head, plans = text.split("\nthe plans, of A and of B:\n")
+    assert head.startswith(f"A: {sets[0]}\nB: {sets[1]}\n")
+    rows = re.findall(r"^(\S[a-z, -]*?) +([0-9.e+-]+) +([0-9.e+-]+)(?: |$)", head, re.M)
+    rules = re.findall(r"^  (\S+) +(\d+) +(\d+)$", head, re.M)
+    return {name: (float(a), float(b)) for name, a, b in rows}, {n: (int(a), int(b)) for n, a, b in rules}, plans
+
+
+def check_compared_rules(folder):
+    """Two sets of rules make of a model what compilations with them make of it."""
+    rows, rules, plans = table("builtin", "builtin")
+    assert plans == "the same\n" and not rules
+    assert all(a == b for name, (a, b) in rows.items() if name != "compilation"), rows
+    rows, rules, plans = table("none", "builtin")
+    assert rows["predicted"][0] > rows["predicted"][1] and rows["steps"][0] > rows["steps"][1] and rows["e-nodes"][0] == 0
+    assert all(a == 0 < b for a, b in rules.values()) and "matmul-linear" in rules and "+ fused-mlp" in plans
+    back, back_rules, _ = table("builtin", "none")
+    assert {k: v for k, v in back.items() if k != "compilation"} == \
+        {k: v[::-1] for k, v in rows.items() if k != "compilation"}
+    assert back_rules == {k: v[::-1] for k, v in rules.items()}
+    mine = os.path.join(folder, "my.rules")
+    with open(mine, "w", encoding="utf-8") as file:
+        file.write('(rule mine :class E (relu (relu ?x)) => (relu ?x))\n')
+    assert table("builtin", "builtin," + mine)[2] == "the same\n"
+    rows, _, _ = table(mine, "normalize,linear")
+    assert rows["steps"][0] >= rows["steps"][1]
+    for sets in (["builtin"], ["builtin", "no-such-set"], ["builtin", "builtin", "-o", os.path.join(folder, "x.bin")],
+                 ["builtin", "builtin", "--emit-onnx", os.path.join(folder, "x.onnx")]):
+        run("hypatiac", MODEL, "--compare-rules", *sets, code=2)
 
 
 def main():
@@ -81,6 +116,7 @@ def main():
         run("hypatia", "diff", first, again, again, code=2)
         run("hypatia", "diff", first, MODEL, code=2)
         run("hypatia", "diff", first, os.path.join(folder, "none.bin"), code=2)
+        check_compared_rules(folder)
     print("plans compared")
 
 
