@@ -445,7 +445,7 @@ hyp_status hyp_compile_once(const char *model_path, const char *plan_path, const
 {
     compilation c = {.model_path = model_path, .plan_path = plan_path, .began = hyp_limit_clock()};
     HYP_TRY(hyp_settings_init(options, &c.settings, diag));
-    c.timeline.start = start;
+    c.timeline.start = c.began;
     c.limit.asked = c.settings.options.stop;
     if (c.settings.options.max_seconds > 0) c.limit.deadline = c.began + c.settings.options.max_seconds;
     if (c.settings.options.on_progress) {

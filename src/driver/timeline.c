@@ -11,7 +11,7 @@ static void put_microseconds(hyp_strbuf *sb, double seconds)
     hyp_strbuf_printf(sb, "%llu.%03u", (unsigned long long)(ns / 1000), (unsigned)(ns % 1000));
 }
 
-/* An event up to its arguments; `number` is part of its name where it is not NONE. */
+/* An event up to its arguments. */
 static void begin_event(hyp_timeline *t, const char *name, const char *kind, int track, double start, double seconds)
 {
     hyp_strbuf_puts(&t->text, t->text.len ? ",\n{\"name\": " : "{\"name\": ");

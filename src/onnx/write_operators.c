@@ -141,15 +141,16 @@ static void put_value(hyp_ow *w, const char *value)
     int64_t *ints = hyp_arena_zalloc(&w->arena, count + 1, sizeof *ints);
     double *floats = hyp_arena_zalloc(&w->arena, count + 1, sizeof *floats);
     if (!ints || !floats) hyp_ow_note(w, hyp_fail_memory(w->diag, count));
+    size_t len = 0;
     for (size_t i = 0; i < count && w->status == HYP_OK; i++) {
         ints[i] = strtoll(l.items.data[i], NULL, 10);
         floats[i] = hyp_strtod(l.items.data[i], NULL);
-        if (kind == 's' || kind == 'S') hyp_custom_unescape(l.items.data[i]);
+        if (kind == 's' || kind == 'S') len = hyp_custom_unescape(l.items.data[i]);
     }
     if (w->status == HYP_OK) switch (kind) {
         case 'i': hyp_ow_int(w, text, ints[0]); break;
         case 'f': hyp_ow_float(w, text, floats[0]); break;
-        case 's': hyp_ow_text(w, text, count ? l.items.data[0] : "", count ? strlen(l.items.data[0]) : 0); break;
+        case 's': hyp_ow_text(w, text, count ? l.items.data[0] : "", len); break;
         case 'I': hyp_ow_ints(w, text, ints, count); break;
         case 'F': hyp_ow_floats(w, text, floats, count); break;
         default: hyp_ow_texts(w, text, (const char *const *)l.items.data, count); break;
@@ -164,10 +165,12 @@ static const char *custom(hyp_ow *w)
     uint32_t count = w->node->output_count;
     const char **in = hyp_arena_zalloc(&w->arena, w->node->input_count, sizeof *in);
     const char **out = hyp_arena_zalloc(&w->arena, count, sizeof *out);
-    if (!in || !out) return hyp_ow_refuse(w, "there is no memory");
+    if (!in || !out) return hyp_ow_no_memory(w);
     for (uint32_t i = 0; i < w->node->input_count; i++) in[i] = hyp_ow_in(w, i);
     for (uint32_t i = 0; i < a[VALUES].count; i++) put_value(w, a[VALUES].syms[i]);
-    const char *op = a[OPERATOR].sym;
+    char *op = hyp_arena_strdup(&w->arena, a[OPERATOR].sym);
+    if (!op) return hyp_ow_no_memory(w);
+    hyp_custom_unescape(op);
     hyp_ow_nodes(w, strncmp(op, "ai.onnx::", 9) == 0 ? op + 9 : op, in, w->node->input_count, out, count);
     for (uint32_t i = 0; i < count; i++) hyp_ow_give(w, i, out[i]);
     return NULL;

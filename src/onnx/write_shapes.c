@@ -84,9 +84,9 @@ const char *hyp_ow_split(hyp_ow *w)
 {
     uint32_t count = w->node->output_count;
     const char *x = hyp_ow_in(w, 0), **out = hyp_arena_zalloc(&w->arena, count, sizeof *out);
-    if (!out || w->node->attrs[1].count > 2 * HYP_MAX_RANK) {
-        if (!is_known(&w->node->attrs[1]) || !out) return hyp_ow_refuse(w, "it has too many parts");
-    }
+    if (!out) return hyp_ow_no_memory(w);
+    if (w->node->attrs[1].count > 2 * HYP_MAX_RANK && !is_known(&w->node->attrs[1]))
+        return hyp_ow_refuse(w, "it has more parts of unknown sizes than are written");
     const char *sizes = list_attr(w, 1);
     hyp_ow_attrs(w, "axis");
     hyp_ow_nodes(w, "Split", (const char *const[]){x, sizes}, 2, out, count);

@@ -86,6 +86,8 @@ hyp_ow_row hyp_ow_row_of(hyp_op op);
 void hyp_ow_note(hyp_ow *w, hyp_status status);
 /* HYP_ERR_UNSUPPORTED, of the current node. Gives NULL. */
 const char *hyp_ow_refuse(hyp_ow *w, const char *what);
+/* HYP_ERR_NO_MEMORY. Gives NULL. */
+const char *hyp_ow_no_memory(hyp_ow *w);
 
 /* The number of these bytes among those that were given before, or the next one. */
 uint32_t hyp_ow_intern(hyp_ow *w, hyp_intern *in, const void *bytes, size_t len);

@@ -28,10 +28,10 @@ const char *hyp_ow_refuse(hyp_ow *w, const char *what)
     return NULL;
 }
 
-static bool no_memory(hyp_ow *w)
+const char *hyp_ow_no_memory(hyp_ow *w)
 {
     if (w->status == HYP_OK) hyp_ow_note(w, hyp_fail_memory(w->diag, 0));
-    return false;
+    return NULL;
 }
 
 /* ---- names ------------------------------------------------------------------------------------------------- */
@@ -41,7 +41,7 @@ uint32_t hyp_ow_intern(hyp_ow *w, hyp_intern *in, const void *bytes, size_t len)
     hyp_strbuf text = {0};
     uint32_t id = 0;
     hyp_custom_escape(&text, bytes, len);
-    if (text.failed) no_memory(w);
+    if (text.failed) hyp_ow_no_memory(w);
     if (w->status == HYP_OK) hyp_ow_note(w, hyp_intern_add(in, hyp_strbuf_text(&text), text.len, &id, w->diag));
     hyp_strbuf_dispose(&text);
     return id;
@@ -52,7 +52,7 @@ const char *hyp_ow_unique(hyp_ow *w, const char *base)
     uint32_t id, had = (uint32_t)w->names.names.len;
     for (uint32_t n = 0; w->status == HYP_OK; n++) { /* what is common soon has a rare number */
         char *name = n ? hyp_arena_printf(&w->arena, "%s_%u", base, had + n - 1) : hyp_arena_strdup(&w->arena, base);
-        if (!name) return no_memory(w), "";
+        if (!name) return hyp_ow_no_memory(w), "";
         hyp_ow_note(w, hyp_intern_add(&w->names, name, strlen(name), &id, w->diag));
         if (w->status == HYP_OK && id == had) return name;
     }
@@ -66,7 +66,7 @@ static const char *bring(hyp_ow *w, const char *outside)
     for (size_t i = 0; i < w->formals.len; i++)
         if (strcmp(w->formals.data[i].outside, outside) == 0) return w->formals.data[i].inside;
     char *inside = hyp_arena_printf(&w->arena, "x%zu", w->formals.len);
-    if (!inside) return no_memory(w), "";
+    if (!inside) return hyp_ow_no_memory(w), "";
     hyp_ow_note(w, hyp_vec_push(&w->formals, w->diag, (hyp_ow_pair){inside, outside}));
     return inside;
 }
@@ -195,7 +195,7 @@ static void put_op(hyp_ow *w, hyp_strbuf *node, const char *op)
     if (!colons || w->status != HYP_OK) return;
     const char *domain = hyp_arena_strndup(&w->arena, op, (size_t)(colons - op));
     if (!domain) {
-        no_memory(w);
+        hyp_ow_no_memory(w);
         return;
     }
     hyp_ow_put_text(node, NODE_DOMAIN, domain);
@@ -220,7 +220,7 @@ static void put_origin(hyp_ow *w, hyp_strbuf *node)
     for (uint32_t i = 0; i < from->rule_count; i++)
         hyp_strbuf_printf(&text, "%s%s", i ? ", " : "rules: ", from->rules[i]);
     if (text.len) hyp_ow_put_text(node, NODE_DOC, hyp_strbuf_text(&text));
-    if (text.failed) no_memory(w);
+    if (text.failed) hyp_ow_no_memory(w);
     hyp_strbuf_dispose(&text);
 }
 
@@ -235,7 +235,7 @@ static void name_results(hyp_ow *w, const char **out, size_t count)
         }
         char *name = hyp_arena_printf(&w->arena, "t%zu", w->at->made++);
         if (!name) {
-            no_memory(w);
+            hyp_ow_no_memory(w);
             return;
         }
         out[k] = name;
@@ -258,7 +258,7 @@ static void put_node(hyp_ow *w, const char *op, const char *const *in, size_t co
     put_op(w, &node, op);
     hyp_strbuf_add(&node, hyp_strbuf_text(&w->attrs), w->attrs.len);
     hyp_ow_put_part(&w->at->nodes, w->at->field, &node);
-    if (node.failed || w->at->nodes.failed || w->attrs.failed) no_memory(w);
+    if (node.failed || w->at->nodes.failed || w->attrs.failed) hyp_ow_no_memory(w);
     hyp_strbuf_dispose(&node);
     w->attrs.len = 0;
 }
@@ -302,7 +302,7 @@ static const char *constant(hyp_ow *w, hyp_dtype dtype, int32_t rank, const int6
         if (name)
             put_node(w, "Constant", NULL, 0, &name, 1);
         else
-            no_memory(w);
+            hyp_ow_no_memory(w);
         hyp_strbuf_dispose(&w->attrs);
         w->attrs = kept;
         return name ? name : "";
@@ -310,7 +310,7 @@ static const char *constant(hyp_ow *w, hyp_dtype dtype, int32_t rank, const int6
     hyp_strbuf key = {0};
     uint32_t id = 0, had = (uint32_t)w->list_names.len;
     hyp_ow_put_tensor(&key, 1, NULL, dtype, rank, dims, data, bytes);
-    if (key.failed) no_memory(w);
+    if (key.failed) hyp_ow_no_memory(w);
     if (w->status == HYP_OK) id = hyp_ow_intern(w, &w->lists, key.data, key.len);
     hyp_strbuf_dispose(&key);
     if (w->status == HYP_OK && id == had) {
