@@ -268,6 +268,7 @@ typedef struct hyp_compile_options {
     bool full_terms; /* of dump_rewrites: nothing of a term is left out, up to a mebibyte of it */
     size_t emit_onnx_most; /* bytes of weights in the model; where there are more, they go beside it, to PATH.data. 0 = some
                               2 GiB, which is what readers take */
+    bool no_record; /* the plan keeps no record of its compilation, of which `hypatia report` makes a page: hyp_plan_record */
 } hyp_compile_options;
 
 typedef struct hyp_compile_rule_use {
@@ -315,6 +316,8 @@ typedef struct hyp_compile_report {
     size_t recomputed, kept_bytes;
     double kept_seconds;
     const double *step_seconds; /* what each step of the plan is predicted to take; NULL without a plan */
+    const char *run; /* JSON, described by docs/report.md: what a record cannot have, for it depends on the machine: how long
+                        rewriting took, by iteration and rule, and what verification found. "": no record was kept */
 } hyp_compile_report;
 HYP_API void hyp_compile_report_destroy(hyp_compile_report *report); /* NULL-safe */
 

@@ -710,6 +710,11 @@ HYP_API HYP_NODISCARD hyp_status hyp_plan_describe_memory(const void *data, size
                                                           const hyp_tensor *dims, size_t dim_count,
                                                           void (*write)(const char *text, size_t len, void *user),
                                                           void *user, hyp_diag *diag);
+/* Writes the record of its compilation that a plan keeps, JSON that docs/report.md describes: UTF-8, else as the file has it. Nothing
+ * is written where there is none (hypatiac --no-record). */
+HYP_API HYP_NODISCARD hyp_status hyp_plan_record(const char *path,
+                                                 void (*write)(const char *text, size_t len, void *user), void *user,
+                                                 hyp_diag *diag);
 
 #ifdef __cplusplus
 }

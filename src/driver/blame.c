@@ -60,6 +60,7 @@ static bool prepare(search *s, const hyp_settings *settings, const hyp_rewrite_r
 {
     const hyp_compile_options *o = &settings->options;
     s->options = *o;
+    s->options.no_record = true;
     s->options.verify = "strict";
     s->options.reduced = NULL;
     s->options.explain = s->options.why_not = s->options.why_not_node = s->options.dump_ir_stage = NULL;

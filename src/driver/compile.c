@@ -29,6 +29,7 @@ typedef struct compilation {
     const hyp_graph *graph; /* the newest of them */
     const hyp_graph *optimized; /* before anything is computed again */
     hyp_rewrite_report rewrite;
+    hyp_rewrite_record record; /* for who looks at the plan */
     hyp_footprint kept; /* without what is computed again */
     hyp_lowered lowered;
     hyp_strbuf answer; /* to what was asked */
@@ -162,6 +163,8 @@ static hyp_status rewrite(compilation *c, hyp_diag *diag)
         if (o->choose_form) options.choose = hyp_choose_form;
         options.choose_user = &c->settings;
         options.answer = &c->answer;
+        c->record.most = HYP_RECORD_LIST;
+        if (!o->no_record) options.record = &c->record;
         options.limit = &c->limit;
         if (o->trace) options.span = hyp_timeline_span;
         options.span_user = &c->timeline;
@@ -255,7 +258,7 @@ static hyp_status find_meant(compilation *c, const hyp_graph **out, hyp_diag *di
 }
 
 /* What the imported graph gives for samples. */
-static hyp_status expect(compilation *c, hyp_diag *diag)
+static hyp_status prepare_verification(compilation *c, hyp_diag *diag)
 {
     const hyp_compile_options *o = &c->settings.options;
     if (!c->plan_path && !o->verify) { /* a dry run has no plan to verify, unless it is told to */
@@ -271,6 +274,15 @@ static hyp_status expect(compilation *c, hyp_diag *diag)
     HYP_TRY(find_meant(c, &meant, diag));
     HYP_TRY(hyp_verification_prepare(&c->verification, meant, &c->settings, o->no_rewrite ? NULL : &c->rewrite, diag));
     return hyp_golden_add(&c->verification, &c->lowered, diag);
+}
+
+static hyp_status expect(compilation *c, hyp_diag *diag)
+{
+    const hyp_compile_options *o = &c->settings.options;
+    HYP_TRY(prepare_verification(c, diag));
+    if (o->no_record) return HYP_OK;
+    return hyp_record_add(&c->settings, o->train ? &c->trained : &c->imported, o->no_rewrite ? NULL : &c->rewrite,
+                          &c->record, &c->verification, &c->lowered, diag);
 }
 
 static hyp_status check_plan(void *user, const char *path, hyp_diag *diag)
@@ -424,8 +436,12 @@ static hyp_status make_report(compilation *c, hyp_compile_report **out, hyp_diag
     report->write_seconds = c->expect_seconds + c->write_seconds + c->emit_seconds - c->verification.seconds;
     report->wrong = c->verification.failed;
     tell_footprint(c, report);
-    *out = report;
-    return HYP_OK;
+    status = c->settings.options.no_record ? HYP_OK : hyp_report_add_run(report, &c->record, &c->verification, diag);
+    if (status == HYP_OK)
+        *out = report;
+    else
+        hyp_compile_report_destroy(report);
+    return status;
 }
 
 /* The search for the blame reads the model again: one that came through a pipe from memory. */
@@ -474,6 +490,7 @@ hyp_status hyp_compile_once(const char *model_path, const char *plan_path, const
         hyp_strbuf_dispose(&c.answer);
         hyp_strbuf_dispose(&c.layers);
         hyp_strbuf_dispose(&c.cut);
+        hyp_rewrite_record_dispose(&c.record);
         hyp_verification_dispose(&c.verification);
         hyp_lowered_dispose(&c.lowered);
         hyp_rewrite_report_dispose(&c.rewrite);

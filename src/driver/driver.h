@@ -124,7 +124,9 @@ typedef struct hyp_verification {
     bool ran, failed;
     hyp_strbuf text;  /* of the summary: what was done and found, or why nothing was */
     hyp_strbuf fault; /* where the plan is wrong: output, place, values */
+    hyp_strbuf found; /* rows of JSON: of each sample and output, how far it is from what is right */
 } hyp_verification;
+const char *hyp_sample_kind(const hyp_verification *v, size_t sample); /* "ordinary", "wide", "edge", "given", "only" */
 
 /* Decides what to do, and runs the graph on samples. Never fails because a sample does: the text says so then, unless
  * strict verification was asked for by name. `rewrite` is what rewriting did, NULL if nothing. */
@@ -220,6 +222,10 @@ void hyp_timeline_span(const hyp_rewrite_span *span, void *timeline);
 /* Ends the compilation, and writes it all. */
 HYP_NODISCARD hyp_status hyp_timeline_write(hyp_timeline *t, const char *model, hyp_write_fn write, void *user, hyp_diag *diag);
 
+/* Adds what depends on the machine to a report, the last thing that is filled. */
+HYP_NODISCARD hyp_status hyp_report_add_run(hyp_compile_report *report, const hyp_rewrite_record *record,
+                                            const hyp_verification *v, hyp_diag *diag);
+
 /* ---- trace.c --------------------------------------------------------------------------------------------- */
 
 /* Where the lines of --dump-rewrites go. */
@@ -230,6 +236,16 @@ typedef struct hyp_trace_sink {
 } hyp_trace_sink;
 /* One event as a line of JSON; `sink` is a hyp_trace_sink. */
 void hyp_trace_write(const hyp_rewrite_trace *event, void *sink);
+
+/* ---- record.c -------------------------------------------------------------------------------------------- */
+
+/* Bytes of each list of a record, and of its graph: together less than HYP_PLAN_MAX_RECORD. */
+enum { HYP_RECORD_LIST = 256 << 10, HYP_RECORD_GRAPH = 1 << 20 };
+/* Puts the record of this compilation into the program. `g` is what was to be computed; `rewrite` NULL: nothing was
+ * rewritten. */
+HYP_NODISCARD hyp_status hyp_record_add(const hyp_settings *settings, const hyp_graph *g, const hyp_rewrite_report *rewrite,
+                                        const hyp_rewrite_record *record, const hyp_verification *v,
+                                        hyp_lowered *lowered, hyp_diag *diag);
 
 /* ---- export.c --------------------------------------------------------------------------------------------- */
 

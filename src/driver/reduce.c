@@ -146,6 +146,7 @@ void hyp_blame_node(const char *model_path, const hyp_compile_options *options, 
     reduction r = {.suspects = suspects, .options = *options, .fd = -1};
     hyp_diag diag = {0};
     r.options.disabled_rules = suspects->disabled;
+    r.options.no_record = true;
     if (reduce(&r, model_path, reduced, says, &diag) != HYP_OK)
         hyp_strbuf_printf(says, "%s: %s",
                           says->len ? "; no reduced model was written"

@@ -1,6 +1,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "driver/driver.h"
 
 /* The caller's report is the first member; everything it points to is in the arena. */
@@ -144,7 +145,8 @@ hyp_status hyp_report_create(const hyp_rewrite_report *rewrite, const HypPlan__P
     if (!r) return hyp_fail_memory(diag, sizeof *r);
     r->report.size = sizeof r->report;
     r->report.stop_reason = "nothing was rewritten";
-    r->report.steps = r->report.prices = r->report.layers = r->report.answer = r->report.verified = r->report.cut = "";
+    r->report.steps = r->report.prices = r->report.layers = r->report.answer = r->report.verified = r->report.cut =
+        r->report.run = "";
     hyp_status status = rewrite ? copy_rules(r, rewrite, diag) : HYP_OK;
     if (status == HYP_OK && rewrite) status = copy_phases(r, rewrite, diag);
     if (status == HYP_OK && program) status = copy_steps(r, program, diag);
@@ -156,5 +158,36 @@ hyp_status hyp_report_create(const hyp_rewrite_report *rewrite, const HypPlan__P
         *out = &r->report;
     else
         hyp_compile_report_destroy(&r->report);
+    return status;
+}
+
+static void put_seconds(hyp_strbuf *sb, const hyp_compile_report *r)
+{
+    hyp_json_begin(sb, "seconds", '{');
+    hyp_json_put_real(sb, "import", r->import_seconds);
+    hyp_json_put_real(sb, "rewrite", r->rewrite_seconds);
+    hyp_json_put_real(sb, "lower", r->lower_seconds);
+    hyp_json_put_real(sb, "verify", r->verify_seconds);
+    hyp_json_put_real(sb, "write", r->write_seconds);
+    hyp_strbuf_puts(sb, "}");
+}
+
+hyp_status hyp_report_add_run(hyp_compile_report *report, const hyp_rewrite_record *record, const hyp_verification *v,
+                              hyp_diag *diag)
+{
+    hyp_strbuf sb = {0};
+    hyp_json_begin(&sb, NULL, '{');
+    put_seconds(&sb, report);
+    hyp_json_put_text(&sb, "verified", report->verified);
+    hyp_json_put_bool(&sb, "wrong", report->wrong);
+    hyp_json_begin(&sb, "phases", '[');
+    hyp_strbuf_puts(&sb, hyp_strbuf_text(&record->times));
+    hyp_strbuf_puts(&sb, "]");
+    hyp_json_begin(&sb, "outputs", '[');
+    hyp_strbuf_puts(&sb, hyp_strbuf_text(&v->found));
+    hyp_strbuf_puts(&sb, "]}");
+    sb.failed = sb.failed || v->found.failed || record->times.failed;
+    hyp_status status = copy_text((owned_report *)report, &sb, &report->run, diag);
+    hyp_strbuf_dispose(&sb);
     return status;
 }

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "driver/driver.h"
 
 /* ---- what is expected ----------------------------------------------------------------------------------- */
@@ -209,6 +210,11 @@ static const char *kind_of(const hyp_sample *s, size_t inputs)
     return s->drawn[0].given ? "given" : names[s->drawn[0].how];
 }
 
+const char *hyp_sample_kind(const hyp_verification *v, size_t sample)
+{
+    return kind_of(&v->samples[sample], v->graph->inputs.len);
+}
+
 /* "[3 17]" */
 static void print_place(hyp_strbuf *sb, const hyp_tensor *t, int64_t flat)
 {
@@ -272,6 +278,20 @@ static size_t judged_output(const hyp_graph *g, size_t i)
     return i < shown ? i : g->variables.data[i - shown].output;
 }
 
+static void put_found(hyp_verification *v, const hyp_sample *s, const char *output, const hyp_judgement *j)
+{
+    hyp_strbuf *sb = &v->found;
+    hyp_json_begin(sb, NULL, '{');
+    hyp_json_put_text(sb, "sample", kind_of(s, v->graph->inputs.len));
+    hyp_json_put_text(sb, "output", output);
+    hyp_json_put_count(sb, "elements", (size_t)j->elements);
+    hyp_json_put_count(sb, "undecided", (size_t)j->undecided);
+    hyp_json_put_count(sb, "wrong", (size_t)j->outside);
+    hyp_json_put_real(sb, "difference", j->worst_at < 0 ? 0 : j->worst_abs);
+    hyp_json_put_real(sb, "allowed", j->worst_at < 0 ? 0 : j->worst_allowed);
+    hyp_strbuf_puts(sb, "}");
+}
+
 static hyp_status judge_sample(hyp_verification *v, const hyp_sample *s, const hyp_tensor *got, totals *t,
                                hyp_diag *diag)
 {
@@ -288,6 +308,7 @@ static hyp_status judge_sample(hyp_verification *v, const hyp_sample *s, const h
             continue;
         }
         HYP_TRY(hyp_tensor_judge(&got[k], &s->values[i], &s->tolerances[i], &j, diag));
+        put_found(v, s, v->graph->outputs.data[i].name, &j);
         if (j.outside && v->fault.len == 0)
             describe_fault(v, s, v->graph->outputs.data[i].name, &got[k], &s->values[i], &j);
         v->failed = v->failed || j.outside;
@@ -386,5 +407,6 @@ void hyp_verification_dispose(hyp_verification *v)
         if (v->graph) hyp_sample_dispose(v->graph, &v->samples[i]);
     hyp_strbuf_dispose(&v->text);
     hyp_strbuf_dispose(&v->fault);
+    hyp_strbuf_dispose(&v->found);
     *v = (hyp_verification){0};
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "base/strbuf.h"
 #include "plan/golden.h"
 #include "plan/validate.h"
 
@@ -268,6 +269,10 @@ static hyp_status check_program(check *c)
         return WRONG(c, "it is predicted to take %g seconds", p->predicted_seconds);
     if (!(p->kept_seconds >= 0 && p->kept_seconds <= DBL_MAX))
         return WRONG(c, "without computing anything again it is predicted to take %g seconds", p->kept_seconds);
+    if (p->record.len > HYP_PLAN_MAX_RECORD ||
+        hyp_text_prefix((const char *)p->record.data, p->record.len) < p->record.len)
+        return WRONG(c, "the record of its compilation has %zu bytes; wanted is UTF-8 of at most %d", p->record.len,
+                     HYP_PLAN_MAX_RECORD);
     HYP_TRY(check_dims(c));
     HYP_TRY(check_tensors(c));
     HYP_TRY(check_edge(c, p->n_inputs, p->inputs, HYP_PLAN__PLACE__PLACE_INPUT, "input"));

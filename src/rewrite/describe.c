@@ -134,3 +134,24 @@ void hyp_rw_describe(const hyp_rw_view *view, hyp_strbuf *sb, hyp_class_id c)
         hyp_type_print(sb, rw->dims, &f->values[i].type);
     }
 }
+
+void hyp_rw_describe_form(const hyp_rw_view *view, hyp_strbuf *sb, hyp_enode_id node)
+{
+    hyp_rw *rw = view->rw;
+    size_t count;
+    const hyp_class_id *kids = hyp_enode_children(rw->eg, node, &count);
+    if (!count) {
+        hyp_rw_describe(view, sb, hyp_enode_class(rw->eg, node));
+        return;
+    }
+    hyp_strbuf_printf(sb, "(%s", hyp_egraph_symbol_name(rw->eg, hyp_enode_op(rw->eg, node)));
+    for (size_t i = 0; i < count; i++) {
+        hyp_class_id kid = hyp_egraph_find(rw->eg, kids[i]);
+        const hyp_rw_fact *f = hyp_rw_fact_of(rw, kid);
+        const char *known = f->kind == HYP_RW_LITERAL ? hyp_egraph_symbol_name(rw->eg, f->literal)
+                            : kid < view->bound       ? view->names[kid]
+                                                      : NULL;
+        hyp_strbuf_printf(sb, " %s", known ? known : "...");
+    }
+    hyp_strbuf_puts(sb, ")");
+}

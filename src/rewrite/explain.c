@@ -8,6 +8,7 @@
 #include "rewrite/internal.h"
 
 enum { MAX_STEPS = 200, MAX_DEPTH = 12, MAX_TEXT = 1000 };
+enum { EACH_ENODE = 16 }; /* so many e-nodes are as much work to a proof as one of its terms */
 
 /* A term around the one that is being rewritten. */
 typedef struct frame {
@@ -22,6 +23,10 @@ typedef struct teller {
     hyp_class_id root;
     const hyp_shared_proof *proof;
     hyp_class_id *class_of; /* by term of the proof */
+    hyp_rw_listener *to;
+    uint64_t work; /* done so far */
+    double cost;                   /* of the operators of the term being written */
+    HYP_VEC(hyp_enode_id) counted; /* those */
     hyp_arena arena, scratch;
     HYP_VEC(frame) frames;
     size_t steps, told;
@@ -61,6 +66,47 @@ static const char *name_of(const teller *t, hyp_class_id c, const char *otherwis
     return name ? name : otherwise;
 }
 
+/* The e-node of an operator over terms of the proof; HYP_NONE where it is not told. */
+static hyp_status find_enode(teller *t, const char *op, const uint32_t *kids, uint32_t count, hyp_enode_id *out)
+{
+    hyp_egraph *eg = t->q->rw->eg;
+    hyp_symbol symbol;
+    hyp_class_id *classes = hyp_arena_alloc(&t->scratch, count * sizeof *classes);
+    size_t nodes, n;
+    *out = HYP_NONE;
+    if (!classes) return hyp_fail_memory(t->q->diag, count * sizeof *classes);
+    for (uint32_t i = 0; i < count; i++) {
+        if (t->class_of[kids[i]] == HYP_NONE) return HYP_OK;
+        classes[i] = hyp_egraph_find(eg, t->class_of[kids[i]]);
+    }
+    HYP_TRY(hyp_egraph_symbol(eg, op, &symbol, t->q->diag));
+    hyp_class_id c = hyp_egraph_lookup(eg, symbol, classes, count);
+    if (c == HYP_NONE) return HYP_OK;
+    const hyp_enode_id *list = hyp_egraph_class_nodes(eg, hyp_egraph_find(eg, c), &nodes);
+    if (!list) return hyp_fail_memory(t->q->diag, 0);
+    for (size_t i = 0; i < nodes && *out == HYP_NONE; i++) {
+        const hyp_class_id *mine = hyp_enode_children(eg, list[i], &n);
+        bool same = n == count && hyp_enode_op(eg, list[i]) == symbol;
+        for (size_t k = 0; k < n && same; k++) same = hyp_egraph_find(eg, mine[k]) == classes[k];
+        if (same) *out = list[i];
+    }
+    return HYP_OK;
+}
+
+/* Adds what an operator costs, once in a term. */
+static hyp_status count_cost(teller *t, const char *op, const uint32_t *kids, uint32_t count)
+{
+    hyp_enode_id node;
+    if (!t->to->prices || !count) return HYP_OK;
+    HYP_TRY(find_enode(t, op, kids, count, &node));
+    if (node == HYP_NONE) return HYP_OK;
+    for (size_t i = 0; i < t->counted.len; i++)
+        if (t->counted.data[i] == node) return HYP_OK;
+    HYP_TRY(hyp_vec_push(&t->counted, t->q->diag, node));
+    t->cost += hyp_rw_node_cost(t->q->rw->eg, node, t->to->prices);
+    return t->to->prices->status;
+}
+
 /* A term of the proof with what it is about written out. */
 static hyp_status write_term(teller *t, uint32_t term, int depth, hyp_sexpr **out)
 {
@@ -68,6 +114,7 @@ static hyp_status write_term(teller *t, uint32_t term, int depth, hyp_sexpr **ou
     hyp_class_id c = t->class_of[term];
     if (s->count == 0) return atom(t, s->op[0] == '%' ? name_of(t, c, s->op) : s->op, out);
     if (is_boundary(t, c) || depth >= MAX_DEPTH) return atom(t, name_of(t, c, "..."), out);
+    HYP_TRY(count_cost(t, s->op, s->kids, s->count));
     HYP_TRY(list(t, s->op, s->count, out));
     for (uint32_t i = 0; i < s->count; i++) HYP_TRY(write_term(t, s->kids[i], depth + 1, &(*out)->items[i + 1]));
     return HYP_OK;
@@ -81,6 +128,7 @@ static hyp_status write_whole(teller *t, uint32_t term, hyp_sexpr **out)
     for (size_t level = t->frames.len; level-- > 0;) {
         const frame *f = &t->frames.data[level];
         hyp_sexpr *around;
+        HYP_TRY(count_cost(t, f->op, f->kids, f->count));
         HYP_TRY(list(t, f->op, f->count, &around));
         for (uint32_t i = 0; i < f->count; i++) {
             if (i == f->place)
@@ -94,14 +142,21 @@ static hyp_status write_whole(teller *t, uint32_t term, hyp_sexpr **out)
     return HYP_OK;
 }
 
-static hyp_status put_whole(teller *t, uint32_t term, const char *before)
+/* Hands on the whole term that `rule` has made. */
+static hyp_status put_whole(teller *t, uint32_t term, const char *rule, bool reversed)
 {
     hyp_sexpr *sx;
-    hyp_strbuf *out = t->q->out, text = {0};
+    hyp_strbuf text = {0};
+    t->cost = 0;
+    t->counted.len = 0;
     HYP_TRY(write_whole(t, term, &sx));
     hyp_rw_spell(&text, sx);
-    hyp_strbuf_printf(out, "  %s %.*s%s", before, MAX_TEXT, hyp_strbuf_text(&text), text.len > MAX_TEXT ? "..." : "");
-    bool failed = text.failed || out->failed;
+    if (text.len > MAX_TEXT) { /* no character is cut */
+        size_t kept = hyp_text_prefix(text.data, MAX_TEXT);
+        memcpy(text.data + kept, "...", 4);
+    }
+    bool failed = text.failed;
+    if (!failed) t->to->term(t->to->user, hyp_strbuf_text(&text), t->cost, rule, reversed);
     hyp_strbuf_dispose(&text);
     hyp_arena_dispose(&t->scratch);
     return failed ? hyp_fail_memory(t->q->diag, MAX_TEXT) : HYP_OK;
@@ -148,9 +203,7 @@ static hyp_status walk(teller *t, hyp_lemma_use use)
         return HYP_OK;
     }
     if (t->steps++ >= MAX_STEPS) return HYP_OK;
-    HYP_TRY(put_whole(t, use.to, "="));
-    hyp_strbuf_printf(t->q->out, "\n      by %s%s\n", lemma->rule, forward ? "" : ", right to left");
-    return HYP_OK;
+    return put_whole(t, use.to, lemma->rule, !forward);
 }
 
 /* ---- proofs --------------------------------------------------------------------------------------- */
@@ -181,14 +234,11 @@ static hyp_status find_classes(teller *t)
 
 static hyp_status tell_proof(teller *t, const hyp_shared_proof *proof)
 {
-    hyp_strbuf *out = t->q->out;
     t->proof = proof;
     t->steps = 0;
     HYP_TRY(find_classes(t));
-    HYP_TRY(put_whole(t, proof->claim.from, " "));
-    hyp_strbuf_puts(out, "\n");
+    HYP_TRY(put_whole(t, proof->claim.from, NULL, false));
     HYP_TRY(walk(t, proof->claim));
-    if (t->steps > MAX_STEPS) hyp_strbuf_printf(out, "    and %zu steps more\n", t->steps - MAX_STEPS);
     hyp_status status = hyp_shared_proof_check(proof, NULL, NULL, &t->q->rules, t->q->rules ? 1 : 0, NULL, NULL,
                                                t->q->diag);
     if (status != HYP_OK) {
@@ -196,8 +246,7 @@ static hyp_status tell_proof(teller *t, const hyp_shared_proof *proof)
                         name_of(t, t->root, "a value"));
         return status;
     }
-    hyp_strbuf_printf(out, "    checked from the rules alone: %zu lemma%s\n", proof->lemma_count,
-                      proof->lemma_count == 1 ? "" : "s");
+    t->to->end(t->to->user, t->steps > MAX_STEPS ? t->steps - MAX_STEPS : 0, proof->lemma_count);
     return HYP_OK;
 }
 
@@ -205,20 +254,22 @@ static hyp_status tell_class(teller *t, hyp_class_id c)
 {
     hyp_rw *rw = t->q->rw;
     hyp_shared_proof proof;
-    hyp_strbuf *out = t->q->out;
     hyp_enode_id from = t->view.encoded[c], to = t->q->choice->choice[c];
     t->root = c;
-    hyp_strbuf_printf(out, "%s: ", t->q->phase);
-    hyp_rw_describe(&t->view, out, c);
-    hyp_strbuf_puts(out, from == to ? " stays as it was\n" : "\n");
     t->told++;
+    if (from != to && t->to->work && t->work > t->to->work) {
+        t->to->untold++;
+        return HYP_OK;
+    }
+    if (from != to || t->to->unchanged) t->to->value(t->to->user, &t->view, c, to);
     if (from == to) return HYP_OK;
     hyp_status status = hyp_egraph_explain_nodes(rw->eg, from, to, &proof, t->q->diag);
     if (status == HYP_ERR_LIMIT) { /* an answer, if a poor one */
-        hyp_strbuf_puts(out, "    its proof is too large to be told\n");
+        t->to->end(t->to->user, 0, 0);
         return HYP_OK;
     }
     HYP_TRY(status);
+    t->work += proof.term_count + hyp_egraph_enode_bound(rw->eg) / EACH_ENODE;
     status = tell_proof(t, &proof);
     t->frames.len = 0;
     hyp_shared_proof_dispose(&proof);
@@ -231,7 +282,7 @@ static hyp_status concerns(teller *t, hyp_class_id c, const char *source, bool *
     hyp_rw *rw = t->q->rw;
     hyp_provenance from = {0};
     hyp_enode_id node = t->q->choice->choice[c];
-    *out = hyp_rw_stands_for(rw, t->view.encoded[c], source);
+    *out = !source || hyp_rw_stands_for(rw, t->view.encoded[c], source);
     if (*out) return HYP_OK;
     HYP_TRY(hyp_rw_provenance(rw, t->q->names, &node, 1, &t->scratch, &from, t->q->diag));
     for (uint32_t i = 0; i < from.source_count; i++) *out = *out || strcmp(from.sources[i], source) == 0;
@@ -243,27 +294,67 @@ static hyp_status tell_all(teller *t, const char *source)
 {
     bool wanted;
     HYP_TRY(hyp_rw_view_init(&t->view, t->q->rw, t->q->choice, &t->arena, t->q->diag));
-    for (size_t i = 0; i < t->view.order_count; i++) {
+    for (size_t i = 0; i < t->view.order_count && !hyp_limit_reached(t->to->limit); i++) {
         hyp_class_id c = t->view.order[i];
         hyp_enode_id node = t->view.encoded[c];
         if (node == HYP_NONE || node >= t->q->rw->encoded.len || !t->q->rw->encoded.data[node]) continue;
         HYP_TRY(concerns(t, c, source, &wanted));
         if (wanted) HYP_TRY(tell_class(t, c));
     }
-    if (!t->told) {
-        hyp_strbuf_printf(t->q->out, "%s: nothing that was chosen owes its form to '", t->q->phase);
-        hyp_strbuf_visible(t->q->out, source, false);
-        hyp_strbuf_puts(t->q->out, "'\n");
-    }
-    return t->q->out->failed ? hyp_fail_memory(t->q->diag, t->q->out->len) : HYP_OK;
+    return HYP_OK;
 }
 
-hyp_status hyp_rw_explain(const hyp_rw_inquiry *q, const char *source)
+hyp_status hyp_rw_tell(const hyp_rw_inquiry *q, const char *source, hyp_rw_listener *to, size_t *out_told)
 {
-    teller t = {.q = q};
+    teller t = {.q = q, .to = to};
     hyp_status status = tell_all(&t, source);
+    *out_told = t.told;
+    hyp_vec_free(&t.counted);
     hyp_vec_free(&t.frames);
     hyp_arena_dispose(&t.scratch);
     hyp_arena_dispose(&t.arena);
     return status;
+}
+
+/* ---- as text -------------------------------------------------------------------------------------- */
+
+static void print_value(void *user, const hyp_rw_view *view, hyp_class_id c, hyp_enode_id chosen)
+{
+    const hyp_rw_inquiry *q = user;
+    hyp_strbuf_printf(q->out, "%s: ", q->phase);
+    hyp_rw_describe(view, q->out, c);
+    hyp_strbuf_puts(q->out, view->encoded[c] == chosen ? " stays as it was\n" : "\n");
+}
+
+static void print_term(void *user, const char *text, double cost, const char *rule, bool reversed)
+{
+    const hyp_rw_inquiry *q = user;
+    (void)cost;
+    hyp_strbuf_printf(q->out, "  %s %s\n", rule ? "=" : " ", text);
+    if (rule) hyp_strbuf_printf(q->out, "      by %s%s\n", rule, reversed ? ", right to left" : "");
+}
+
+static void print_end(void *user, size_t left_out, size_t lemmas)
+{
+    const hyp_rw_inquiry *q = user;
+    if (left_out) hyp_strbuf_printf(q->out, "    and %zu steps more\n", left_out);
+    if (lemmas)
+        hyp_strbuf_printf(q->out, "    checked from the rules alone: %zu lemma%s\n", lemmas, lemmas == 1 ? "" : "s");
+    else
+        hyp_strbuf_puts(q->out, "    its proof is too large to be told\n");
+}
+
+hyp_status hyp_rw_explain(const hyp_rw_inquiry *q, const char *source)
+{
+    hyp_rw_inquiry asked = *q;
+    size_t told;
+    hyp_rw_listener printer = {
+        .user = &asked, .value = print_value, .term = print_term, .end = print_end, .unchanged = true};
+    HYP_TRY(hyp_rw_tell(q, source, &printer, &told));
+    if (!told) {
+        hyp_strbuf_printf(q->out, "%s: nothing that was chosen owes its form to '", q->phase);
+        hyp_strbuf_visible(q->out, source, false);
+        hyp_strbuf_puts(q->out, "'\n");
+    }
+    return q->out->failed ? hyp_fail_memory(q->diag, q->out->len) : HYP_OK;
 }

@@ -12,7 +12,8 @@
  *   dump.c        the e-graph of a phase, for other programs
  *   spans.c       what a phase took its time for
  *   trace.c       one application as text and cost, for dumps
- *   describe.c    classes as text; explain.c: how a node came to its kernel; whynot.c: why a rule did not
+ *   describe.c    classes as text; explain.c: how a node came to its kernel; whynot.c: why a rule did not; record.c: all of
+ *                 that for a report, with alternatives.c: what else there was
  *   cost.c        what an e-node costs; roofline.c: on a device; kernel.c: as a kernel of the plan
  *   profile.c     devices as text; measured.c: what was measured on them
  *   rewrite.c     the three phases; phase_rules.c: which rules each of them has
@@ -337,6 +338,8 @@ HYP_NODISCARD hyp_status hyp_rw_view_init(hyp_rw_view *view, hyp_rw *rw, const h
                                           hyp_diag *diag);
 /* "'h' f32[n 64]", or the operator where a class has no name; a small constant with its value. */
 void hyp_rw_describe(const hyp_rw_view *view, hyp_strbuf *sb, hyp_class_id c);
+/* The form that an e-node is: its operator over what it is made of, by name. */
+void hyp_rw_describe_form(const hyp_rw_view *view, hyp_strbuf *sb, hyp_enode_id node);
 /* Whether an e-node stands for a node of rw->in that stands for this node of the model. */
 bool hyp_rw_stands_for(const hyp_rw *rw, hyp_enode_id node, const char *source);
 
@@ -355,8 +358,46 @@ typedef struct hyp_rw_inquiry {
 } hyp_rw_inquiry;
 /* The chains of rules from what stood for a node of the model to what was chosen, each checked. */
 HYP_NODISCARD hyp_status hyp_rw_explain(const hyp_rw_inquiry *q, const char *source);
+/* The same for who listens: each chain is a value, its terms and an end; `user` is the listener's. Texts are borrowed
+ * for the call. */
+typedef struct hyp_rw_listener {
+    void *user;
+    /* Of what was encoded, and what was chosen for it. */
+    void (*value)(void *user, const hyp_rw_view *view, hyp_class_id c, hyp_enode_id chosen);
+    /* The first term, and then what each rule made of it. What its operators cost is asked of `prices`, NULL: not. */
+    void (*term)(void *user, const char *text, double cost, const char *rule, bool reversed);
+    /* What was left out, and of how many lemmas the proof has that was checked; 0: it is too large to be told. */
+    void (*end)(void *user, size_t left_out, size_t lemmas);
+    hyp_rw_weigh *prices;
+    bool unchanged;   /* it hears of values that stay as they were, too: without terms and end */
+    hyp_limit *limit; /* beyond which nothing more is told; NULL = all is */
+    uint64_t work;    /* so is what takes more than this: terms of proofs, which go down to the inputs, and some for each
+                         e-node that there is; 0 = any */
+    size_t untold;    /* values that changed, and were left out for that */
+} hyp_rw_listener;
+/* `source` NULL: every value. *out_told: how many there were. */
+HYP_NODISCARD hyp_status hyp_rw_tell(const hyp_rw_inquiry *q, const char *source, hyp_rw_listener *to, size_t *out_told);
 /* Why a rule, by its index, did not change what stands for a node of the model (NULL: any). */
 HYP_NODISCARD hyp_status hyp_rw_why_not(const hyp_rw_inquiry *q, size_t rule, const char *source);
+/* Where a rule that nothing matched got furthest, and what was missing; or what it matched, and the premise that did not
+ * hold. Nothing is said of one of whose left side not two operators were found; *out_root is HYP_NONE then. */
+HYP_NODISCARD hyp_status hyp_rw_near_miss(const hyp_rw_inquiry *q, const hyp_rw_view *view, size_t rule,
+                                          hyp_class_id *out_root);
+
+/* ---- record.c, alternatives.c ----------------------------------------------------------------------- */
+
+/* Begins a row of a list of a record, and ends it: `before` is the length of the list before it. */
+size_t hyp_rw_begin_row(hyp_strbuf *list);
+void hyp_rw_end_row(hyp_rewrite_record *record, hyp_strbuf *list, size_t before);
+/* What the saturation of a phase did, and how long it took. */
+HYP_NODISCARD hyp_status hyp_rw_record_run(hyp_rewrite_record *record, const char *phase, const hyp_run_report *run,
+                                           const hyp_rw_rules *rules, hyp_diag *diag);
+/* Chains and misses of a finished phase, alternatives where the device's cost decided. */
+HYP_NODISCARD hyp_status hyp_rw_record_phase(const hyp_rw_inquiry *q, const hyp_rewrite_options *options, const bool *asked);
+/* What else there was for what was chosen. */
+HYP_NODISCARD hyp_status hyp_rw_record_alternatives(const hyp_rw_inquiry *q, const hyp_rw_view *view,
+                                                    const hyp_rewrite_options *options);
+
 
 /* ---- roofline.c ---------------------------------------------------------------------------------- */
 

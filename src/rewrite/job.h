@@ -14,6 +14,7 @@ typedef struct hyp_rw_job {
     hyp_rewrite_report *report;
     const char **names;                 /* of the report's rules, which are those of every phase's ruleset */
     const char *explain, *why_not_node, *dump_around; /* the questions' nodes, as the model names them */
+    bool *idle;                  /* for options->record, by rule: nothing was applied of it in this phase, which has it */
     hyp_graph predicted;                /* what the cost model has chosen, where parts of it were changed */
     hyp_rewrite_price price;            /* of what is taken, as far as that is known */
     hyp_rewrite_price predicted_price;

@@ -12,6 +12,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "rewrite/job.h"
 
 /* Defaults. What a large graph may grow to is in proportion to it: a chain of layers takes some 35 e-nodes and 30 KB
@@ -74,6 +75,19 @@ static void on_iteration(const hyp_iteration_report *iteration, size_t count, vo
     if (s->limit && s->limit->progress) s->limit->progress->iteration = count;
 }
 
+/* What a phase did, and which rules have done nothing in it. */
+static hyp_status record_run(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_rw_rules *names,
+                             const hyp_run_report *run)
+{
+    hyp_rewrite_report *report = j->report;
+    j->idle = hyp_arena_zalloc(&rw->arena, report->rule_count, sizeof *j->idle);
+    if (!j->idle) return hyp_fail_memory(j->diag, report->rule_count);
+    for (size_t i = 0; i < run->rule_count && i < report->rule_count; i++)
+        j->idle[i] = !run->rules[i].applications && hyp_rw_in_phase(report->rules[i].ruleset, p) &&
+                     hyp_rw_is_chosen(j->options, report->rules[i].name);
+    return hyp_rw_record_run(j->options->record, phase_names[p], run, names, j->diag);
+}
+
 static hyp_status saturate(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_rw_rules *names, hyp_ruleset *rules)
 {
     hyp_rw_tracer tracer = {
@@ -108,6 +122,7 @@ static hyp_status saturate(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_
     j->report->phase_count = (size_t)p + 1;
     if (status == HYP_OK) status = count_rules(j, &run);
     if (status == HYP_OK) hyp_rw_tell_run(j, start, &run);
+    if (status == HYP_OK && j->options->record) status = record_run(j, rw, p, names, &run);
     hyp_run_report_dispose(&run);
     hyp_rw_weigh_dispose(&tracer.weigh);
     hyp_vec_free(&tracer.marks);
@@ -287,6 +302,7 @@ static hyp_status extract(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_r
     if (status == HYP_OK) status = ask(j, &q, p);
     if (status == HYP_OK && p == HYP_RW_OPTIMIZE && j->options->dump)
         status = hyp_rw_dump(&q, j->options->dump, j->dump_around);
+    if (status == HYP_OK && j->options->record && rules) status = hyp_rw_record_phase(&q, j->options, j->idle);
     if (status == HYP_OK && p == HYP_RW_OPTIMIZE) {
         j->price = best.price;
         j->report->nodes_after = best.nodes;
@@ -457,6 +473,22 @@ static void note_best(const hyp_rw_job *j, const hyp_rewrite_price *found)
     if (p && !found->no_plan && (p->best == 0 || found->seconds < p->best)) p->best = found->seconds;
 }
 
+static void record_form(hyp_rewrite_record *record, const char *name, const hyp_rewrite_price *price, size_t nodes)
+{
+    size_t row = hyp_rw_begin_row(&record->forms);
+    hyp_json_put_text(&record->forms, "name", name);
+    hyp_json_put_count(&record->forms, "nodes", nodes);
+    hyp_json_put_real(&record->forms, "seconds", price->seconds);
+    hyp_rw_end_row(record, &record->forms, row);
+}
+
+static void record_forms(hyp_rewrite_record *record, const origin *from, const hyp_rw_job *j)
+{
+    record_form(record, "as it came", &from->price, j->report->nodes_before);
+    record_form(record, "normal form", &from->normal_price, from->normal_nodes);
+    record_form(record, "chosen", &j->price, j->report->nodes_after);
+}
+
 static hyp_status run_all(hyp_rw_job *j, const hyp_graph *in, hyp_graph *folded, hyp_graph *clean, hyp_graph *normal,
                           hyp_graph *out)
 {
@@ -488,6 +520,7 @@ static hyp_status run_all(hyp_rw_job *j, const hyp_graph *in, hyp_graph *folded,
     HYP_TRY(choose_whole(j, &from, out));
     report->cost_after = j->price.seconds;
     note_best(j, &j->price);
+    if (o->record) record_forms(o->record, &from, j);
     count_used(out, report);
     return hyp_graph_verify(out, j->diag);
 }

@@ -194,6 +194,20 @@ typedef struct hyp_rewrite_span {
     size_t matches, applications, e_nodes, e_classes; /* where they are known; 0 */
 } hyp_rewrite_span;
 
+/* What a rewriting keeps for who looks at it afterwards: rows of JSON, with commas between them, that docs/report.md describes.
+ * What depends on the machine is in `times` alone. Zero-initialise but for `most`; the caller's to dispose of. */
+typedef struct hyp_rewrite_record {
+    size_t most;             /* bytes of each list: what is beyond is left out */
+    hyp_strbuf phases;       /* what each of them did, by iteration and by rule */
+    hyp_strbuf chains;       /* how values came to the form that was chosen, rule by rule */
+    hyp_strbuf alternatives; /* what else there was for what was chosen, and what it would cost more */
+    hyp_strbuf misses;       /* rules that were not applied, and what was missing where they got furthest */
+    hyp_strbuf forms;        /* of the whole: what their plans would take */
+    hyp_strbuf times;        /* of phases, by iteration and by rule */
+    size_t left_out;         /* rows */
+} hyp_rewrite_record;
+void hyp_rewrite_record_dispose(hyp_rewrite_record *record);
+
 typedef struct hyp_rewrite_options {
     const char *const *rule_files; /* path names for messages, paired with rule_texts */
     const char *const *rule_texts;
@@ -225,6 +239,7 @@ typedef struct hyp_rewrite_options {
     const hyp_rewrite_dump *dump; /* NULL = none */
     void (*span)(const hyp_rewrite_span *span, void *user); /* NULL = nobody asks */
     void *span_user;
+    hyp_rewrite_record *record; /* filled; NULL: nothing is kept */
     /* Questions, by the name of a node of the model or of one of its results; an unknown one is an error. The text of
      * the answer goes to `answer`. */
     const char *explain;      /* the chains of rules from this node to what was chosen, each checked; NULL = none */

@@ -20,7 +20,9 @@ typedef struct asker {
     place places[MAX_PLACES];
     size_t count;
     bool focused; /* on one node */
+    size_t least;  /* e-nodes that have to be found, else that one is missing is not told */
     bool told;    /* something about the rule's premises */
+    hyp_class_id root; /* of what was told */
 } asker;
 
 /* ---- terms of rules ------------------------------------------------------------------------------- */
@@ -124,7 +126,8 @@ static hyp_status on_near(const hyp_near_miss *near, void *user, hyp_diag *diag)
 {
     asker *a = user;
     (void)diag;
-    if (near->kind == HYP_NEAR_OPERATOR && !near->matched && !a->focused) return HYP_OK; /* not even its root */
+    if (near->kind == HYP_NEAR_OPERATOR && near->matched < a->least && !a->focused) return HYP_OK; /* not even its root */
+    a->root = near->root;
     switch (near->kind) {
     case HYP_NEAR_APPLIES:
         if (a->count < MAX_PLACES) a->places[a->count++] = (place){near->root, near->right};
@@ -159,30 +162,6 @@ static hyp_status on_near(const hyp_near_miss *near, void *user, hyp_diag *diag)
 }
 
 /* ---- what it costs -------------------------------------------------------------------------------- */
-
-/* The form that an e-node is: its operator over what it is made of. */
-static void write_form(asker *a, hyp_enode_id node)
-{
-    hyp_rw *rw = a->q->rw;
-    hyp_strbuf *out = a->q->out;
-    size_t count;
-    const hyp_class_id *kids = hyp_enode_children(rw->eg, node, &count);
-    const char *name = hyp_egraph_symbol_name(rw->eg, hyp_enode_op(rw->eg, node));
-    if (!count) {
-        hyp_rw_describe(&a->view, out, hyp_enode_class(rw->eg, node));
-        return;
-    }
-    hyp_strbuf_printf(out, "(%s", name);
-    for (size_t i = 0; i < count; i++) {
-        hyp_class_id kid = hyp_egraph_find(rw->eg, kids[i]);
-        const hyp_rw_fact *f = hyp_rw_fact_of(rw, kid);
-        const char *known = f->kind == HYP_RW_LITERAL ? hyp_egraph_symbol_name(rw->eg, f->literal)
-                            : kid < a->view.bound     ? a->view.names[kid]
-                                                      : NULL;
-        hyp_strbuf_printf(out, " %s", known ? known : "...");
-    }
-    hyp_strbuf_puts(out, ")");
-}
 
 static void write_cost(hyp_strbuf *out, const hyp_rw_weigh *w, double cost)
 {
@@ -238,11 +217,11 @@ static hyp_status tell_place(asker *a, const place *p)
     if (!is_node) { /* the right side is a part of the left one */
         hyp_rw_describe(&a->view, q->out, p->right);
         hyp_strbuf_puts(q->out, ", in the place of which ");
-        write_form(a, needed ? q->choice->choice[root] : nodes[0]);
+        hyp_rw_describe_form(&a->view, q->out, needed ? q->choice->choice[root] : nodes[0]);
         hyp_strbuf_puts(q->out, " was taken\n");
         return HYP_OK;
     }
-    write_form(a, p->right);
+    hyp_rw_describe_form(&a->view, q->out, p->right);
     hyp_strbuf_puts(q->out, "\n");
     if (needed && q->choice->choice[root] == p->right) {
         hyp_strbuf_puts(q->out, "    that form was taken\n");
@@ -288,9 +267,18 @@ static hyp_status ask(asker *a, size_t rule, const char *source)
 
 hyp_status hyp_rw_why_not(const hyp_rw_inquiry *q, size_t rule, const char *source)
 {
-    asker a = {.q = q, .focused = source != NULL};
+    asker a = {.q = q, .focused = source != NULL, .least = 1};
     if (q->rules) a.rule = hyp_ruleset_rule(q->rules, rule);
     hyp_status status = ask(&a, rule, source);
     hyp_arena_dispose(&a.arena);
     return status;
+}
+
+hyp_status hyp_rw_near_miss(const hyp_rw_inquiry *q, const hyp_rw_view *view, size_t rule, hyp_class_id *out_root)
+{
+    asker a = {.q = q, .view = *view, .rule = hyp_ruleset_rule(q->rules, rule), .least = 2};
+    hyp_status status = hyp_ruleset_near_misses(q->rules, rule, NULL, 0, 1, on_near, &a, q->diag);
+    *out_root = a.told ? a.root : HYP_NONE;
+    if (status != HYP_OK) return status;
+    return q->out->failed ? hyp_fail_memory(q->diag, q->out->len) : HYP_OK;
 }

@@ -544,6 +544,9 @@ static void indexes_out_of_range_are_refused(void **state)
     CHANGED(f, p->steps[T_LINEAR]->predicted_seconds, (double)NAN, "predicted to take nan");
     CHANGED(f, p->steps[T_LINEAR]->predicted_seconds, (double)INFINITY, "predicted to take inf");
     CHANGED(f, p->n_typical_sizes, 2, "2 typical sizes for 1 symbols");
+    CHANGED(f, p->record, ((ProtobufCBinaryData){2, (uint8_t[]){'{', 0xff}}), "record of its compilation has 2 bytes; wanted is UTF-8");
+    CHANGED(f, p->record, ((ProtobufCBinaryData){2, (uint8_t[]){'{', 0}}), "record of its compilation has 2 bytes; wanted is UTF-8");
+    CHANGED(f, p->record, ((ProtobufCBinaryData){HYP_PLAN_MAX_RECORD + 1, (uint8_t[]){'{'}}), "4194305 bytes");
     CHANGED(f, p->steps[T_LINEAR]->linear->x, S_TENSORS, "step 0 (fused-mlp)");
     CHANGED(f, p->steps[T_LINEAR]->linear->m, D_DIMS, "m is dim");
     CHANGED(f, p->steps[T_POINTWISE]->pointwise->instrs[0]->a, 2, "registers");

@@ -248,12 +248,20 @@ static void json_names(report *r, const char *name, char *const *names, const ui
     hyp_strbuf_puts(&r->sb, "]");
 }
 
-/* A tensor: its name, type, place, dims as declared (numbers or expressions) and as evaluated. */
+/* A tensor: its index, that of the one that holds its bytes, and how many these are; name, type, place, dims as declared
+ * (numbers or expressions) and as evaluated. */
 static void json_tensor(report *r, uint32_t tensor)
 {
     const HypPlan__Tensor *t = r->p->tensors[tensor];
-    hyp_strbuf_puts(&r->sb, "{");
-    json_string(r, true, "name", t->name);
+    uint32_t root = hyp_plan_root(r->p, tensor);
+    int64_t elements = 0;
+    if (hyp_plan_elements(r->p, tensor, r->values, &elements, NULL) != HYP_OK) elements = 0; /* beyond any size */
+    hyp_strbuf_printf(&r->sb, "{\"tensor\": %u, \"bytes\": %" PRId64, tensor,
+                      elements * (int64_t)hyp_dtype_size((hyp_dtype)t->dtype));
+    if (root != tensor) hyp_strbuf_printf(&r->sb, ", \"view_of\": %u", root);
+    if (r->p->tensors[root]->place == HYP_PLAN__PLACE__PLACE_SCRATCH)
+        hyp_strbuf_printf(&r->sb, ", \"slot\": %u", r->p->tensors[root]->slot);
+    json_string(r, false, "name", t->name);
     json_string(r, false, "dtype", hyp_dtype_name((hyp_dtype)t->dtype));
     json_string(r, false, "place", place_name(t->place));
     key(r, false, "dims");
@@ -530,6 +538,19 @@ hyp_status hyp_plan_describe(const char *path, bool json, const hyp_tensor *dims
     hyp_plan plan;
     HYP_TRY(hyp_plan_open_file(path, NULL, &plan, diag));
     return describe(&plan, path, json, dims, dim_count, write, user, diag);
+}
+
+hyp_status hyp_plan_record(const char *path, void (*write)(const char *text, size_t len, void *user), void *user,
+                           hyp_diag *diag)
+{
+    HYP_NEED(path);
+    HYP_NEED(write);
+    hyp_plan plan;
+    HYP_TRY(hyp_plan_open_file(path, NULL, &plan, diag));
+    const ProtobufCBinaryData *record = &plan.program->record;
+    if (record->len) write((const char *)record->data, record->len, user);
+    hyp_plan_close(&plan);
+    return HYP_OK;
 }
 
 hyp_status hyp_plan_describe_memory(const void *data, size_t size, const char *name, bool json, const hyp_tensor *dims,
