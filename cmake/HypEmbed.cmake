@@ -14,8 +14,8 @@ if(CMAKE_SCRIPT_MODE_FILE)
         set(number 0)
         foreach(file ${files})
             file(READ ${file} hex HEX)
-            string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
-            string(REGEX REPLACE "(................................................................................)"
+            string(REGEX REPLACE "(..)" "'\\\\x\\1'," bytes "${hex}")
+            string(REGEX REPLACE "(................................................................................................................)"
                 "\\1\n" bytes "${bytes}")
             get_filename_component(stem ${file} NAME_WE)
             string(APPEND text "static const char ${name}_${number}[] = {\n${bytes}0};\n")

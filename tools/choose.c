@@ -92,7 +92,8 @@ static hyp_status open_form(chooser *c, const hyp_compile_forms *forms, size_t i
     bool written = status == HYP_OK;
     if (status == HYP_ERR_UNSUPPORTED && i > 0) status = HYP_OK;
     if (written) {
-        int code = measure_open_plan(&out->session, plan.path, &c->options, c->args);
+        session_options where = {.plan = plan.path, .device = c->options.device, .threads = c->options.threads};
+        int code = measure_open_plan(&out->session, &where, c->args);
         if (code == CLI_OK && c->options.device == HYP_DEVICE_CUDA) {
             code = resident_open(&out->resident, &out->session, c->args->tool);
             if (code == CLI_OK) resident_use(&out->resident, &out->session, true);

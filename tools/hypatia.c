@@ -1,4 +1,4 @@
-/* hypatia - runs plans: run, bench, tune, train, export, inspect, diff, verify. docs/cli.md describes it. */
+/* hypatia - runs plans: run, bench, tune, train, export, inspect, diff, report, verify. docs/cli.md describes it. */
 #include <string.h>
 
 #include "hypatia.h"
@@ -14,6 +14,7 @@ static const struct {
     {"export", "make a model of a plan and what was trained", command_export},
     {"inspect", "describe a plan: provenance, steps, bytes, flops", command_inspect},
     {"diff", "say in what two plans differ", command_diff},
+    {"report", "make a page of a plan: what it is, how it came to be", command_report},
     {"verify", "compare a plan with the model it came from", command_verify},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };

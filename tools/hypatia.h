@@ -13,6 +13,7 @@ int command_tune(int argc, char **argv);
 int command_train(int argc, char **argv);
 int command_export(int argc, char **argv);
 int command_diff(int argc, char **argv);
+int command_report(int argc, char **argv);
 
 /* ---- session.c -------------------------------------------------------------------------------------------- */
 

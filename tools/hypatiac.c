@@ -15,6 +15,7 @@
 #include "overwrite.h"
 #include "print_report.h"
 #include "print_rules.h"
+#include "report_page.h"
 #include "samples.h"
 #include "session.h"
 #include "terminal.h"
@@ -67,6 +68,8 @@ enum {
     OPT_COMPARE,
     OPT_DUMP, /* and the rest of DUMP_... behind it */
     OPT_DUMP_IR = OPT_DUMP + DUMP_OPTIONS,
+    OPT_REPORT,
+    OPT_NO_RECORD,
     OPT_STATS,
     OPT_VERBOSE,
     OPT_QUIET,
@@ -120,6 +123,8 @@ static const cli_option options[] = {
     [OPT_COMPARE] = {"compare-rules", 0, "A B", "what two sets of rules make of the model: builtin, rulesets, files, or none"},
     DUMP_ROWS(OPT_DUMP),
     [OPT_DUMP_IR] = {"dump-ir", 0, "STAGE", "print the graph after import, demote, train, rewrite, quantize or recompute"},
+    [OPT_REPORT] = {"report", 0, "FILE", "write a page that shows what became of the model, and why"},
+    [OPT_NO_RECORD] = {"no-record", 0, NULL, "the plan keeps nothing for 'hypatia report'"},
     [OPT_STATS] = {"stats", 0, NULL, "print a table of rules, times and sizes"},
     [OPT_VERBOSE] = {"verbose", 'v', NULL, "print every step, nothing cut, and a line per pass"},
     [OPT_QUIET] = {"quiet", 'q', NULL, "print errors only"},
@@ -131,7 +136,7 @@ static const cli_option options[] = {
 /* Everything the command line says. Owns its lists. */
 typedef struct request {
     hyp_compile_options compile;
-    const char *model, *plan, *cache;
+    const char *model, *plan, *cache, *report;
     const char *compare[2]; /* sets of rules */
     bool node_next; /* the last option was --why-not: its node may follow */
     bool set_next;  /* the last one was --compare-rules: its second set follows */
@@ -261,6 +266,8 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     case OPT_WHY_NOT: c->why_not = value; break;
     case OPT_COMPARE: r->compare[0] = value; break;
     case OPT_DUMP_IR: c->dump_ir_stage = value; break;
+    case OPT_REPORT: r->report = value; break;
+    case OPT_NO_RECORD: c->no_record = true; break;
     case OPT_STATS: r->stats = true; break;
     case OPT_VERBOSE: r->verbose = true; break;
     case OPT_QUIET: r->quiet = true; break;
@@ -361,6 +368,10 @@ static bool finish_request(request *r, const cli_args *args)
         cli_usage_error(args, "--tune needs a file to write: -o plan.bin");
         return false;
     }
+    if (r->report && (!file || r->dry_run || c->no_record)) {
+        cli_usage_error(args, "--report tells of a plan with its record: it needs -o plan.bin, and no --no-record");
+        return false;
+    }
     if (!r->model) { /* --why-not RULE model.onnx */
         r->model = c->why_not_node;
         c->why_not_node = NULL;
@@ -401,6 +412,7 @@ static bool check_files(const request *r, const cli_args *args)
     file_uses_add(&uses, "--output", r->dry_run ? NULL : r->plan, true);
     dump_add_files(&r->dump, &r->compile, &uses);
     file_uses_add(&uses, "--reduced", r->compile.reduced, true);
+    file_uses_add(&uses, "--report", r->report, true);
     file_uses_add(&uses, "--cache", r->cache, true);
     file_uses_add(&uses, "the model", r->model, false);
     file_uses_add(&uses, "--profile", r->compile.profile, false);
@@ -484,6 +496,15 @@ static int tune(request *r, FILE *people, const cli_args *args)
     return code;
 }
 
+static int write_report(const request *r, const hyp_compile_report *report, const cli_args *args)
+{
+    json_t *data;
+    int code = report_data(r->plan, report->run, NULL, &data, args->tool);
+    if (code == CLI_OK) code = report_write(data, r->report, true, args->tool);
+    json_decref(data);
+    return code;
+}
+
 static int compile(request *r, const cli_args *args)
 {
     /* What shares standard output with a dump or the plan goes to standard error. */
@@ -517,8 +538,9 @@ static int compile(request *r, const cli_args *args)
     cli_print_lines(people, "", report->answer);
     if (!r->list_rules && !r->quiet && !asked) print_summary(people, r->model, r->plan, report, r->verbose);
     if (!r->list_rules && r->stats) print_stats(people, report, r->verbose);
-    hyp_compile_report_destroy(report);
     if (code == CLI_OK && r->tune && !r->list_rules) code = tune(r, people, args);
+    if (code == CLI_OK && r->report && !r->list_rules) code = write_report(r, report, args);
+    hyp_compile_report_destroy(report);
     return code;
 }
 

@@ -5,7 +5,7 @@
 #define HYPATIA_TOOLS_MEASURE_H
 
 #include "hypatia/compiler.h"
-#include "session.h"
+#include "measure_plan.h"
 #include "tuning.h"
 
 /* Where and how long to measure. */
@@ -19,12 +19,7 @@ typedef struct measure_options {
 /* The names of the rules that bring a graph to normal form and fuse nothing, of those that the options choose. */
 int normal_rules(const hyp_compile_options *options, cli_list *out, const char *tool);
 
-/* Adds "batch=32", the typical size, for every symbol of the inputs that the list has no size for. */
-void measure_typical_dims(const session *s, cli_list *out);
-/* Opens a plan with random inputs of typical sizes; runs it once. An exit code after a message; the session is to be
- * closed in any case. */
-int measure_open_plan(session *s, const char *plan, const measure_options *o, const cli_args *args);
-/* The same of a model, which is compiled to a plan that has no file afterwards. */
+/* As measure_open_plan, of a model, which is compiled to a plan that has no file afterwards. */
 int measure_open(session *s, const char *model, const hyp_compile_options *compile, const measure_options *o,
                  const cli_args *args);
 
