@@ -68,7 +68,7 @@ function scaled(value, units) {
 
 function time(seconds) {
   if (!known(seconds)) return '–';
-  return seconds === 0 ? '0' : scaled(seconds, [[1, 's'], [1e-3, 'ms'], [1e-6, 'µs'], [1e-9, 'ns']]);
+  return Math.abs(seconds) < 5e-11 ? '0' : scaled(seconds, [[1, 's'], [1e-3, 'ms'], [1e-6, 'µs'], [1e-9, 'ns']]);
 }
 
 function bytes(count) {

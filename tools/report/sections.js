@@ -239,7 +239,8 @@ function steps() {
       'section', {id: 'steps', 'data-short': 'Steps'}, make('h2', {}, 'Steps of the plan'),
       make(
           'p', {},
-          'In the order in which they run, with what each is predicted to take. Open one for its tensors, its rules and what else was possible.'),
+          'In the order in which they run, with what each is predicted to take. ' +
+                  'Open one for its tensors, its rules and what else was possible.'),
       list);
 }
 
@@ -258,7 +259,7 @@ function alternativeTable(rows) {
 
 // Repeated blocks lose the same alternatives: one of a kind is shown, with how often it is there.
 function alternatives() {
-  if (!record || !record.alternatives.length) return null;
+  if (!record || !(record.forms.length || record.alternatives.length)) return null;
   const kinds = new Map();
   for (const a of record.alternatives) {
     const key = JSON.stringify([a.taken, a.instead].map(list => list.map(f => headOf(f[0]))));
@@ -270,13 +271,22 @@ function alternatives() {
                    .sort((a, b) => a[1] - b[1]);
   return make(
       'section', {id: 'alternatives', 'data-short': 'Alternatives'}, make('h2', {}, 'What else was possible'),
-      make(
-          'p', {},
-          'For each value that takes a share of the time: the best that there is without what was taken for it, and what that costs more by the cost model, added up operator by operator.'),
-      longTable(
-          'Alternatives that lost, the nearest first', ['#places', 'taken', 'instead', '#costs more each'],
-          rows.map(([list, mean]) => [String(list.length), forms(list[0].taken), forms(list[0].instead), more(mean)]),
-          10));
+      record.forms.length ? table(
+                                'The whole of it, as plans', ['form', '#operators that run', '#predicted'],
+                                record.forms.map(f => [visible(f.name), digits(f.nodes, 9), time(f.seconds)])) :
+                            null,
+      rows.length ?
+          [
+            make(
+                'p', {},
+                'For each value that takes a share of the time: the best that there is without what was taken for it, ' +
+                    'and what that costs more by the cost model, added up operator by operator.'),
+            longTable(
+                'Alternatives that lost, the nearest first', ['#places', 'taken', 'instead', '#costs more each'],
+                rows.map(([list, mean]) => [String(list.length), forms(list[0].taken), forms(list[0].instead), more(mean)]),
+                10)
+          ] :
+          null);
 }
 
 function misses() {
@@ -290,7 +300,8 @@ function misses() {
       'section', {id: 'misses', 'data-short': 'Near misses'}, make('h2', {}, 'Near misses'),
       make(
           'p', {},
-          'Rules that were not applied anywhere in a phase, and the premise that failed where each got furthest; first those whose whole left side matched. ',
+          'Rules that were not applied anywhere in a phase, and the premise that failed where each got furthest; ' +
+              'first those whose whole left side matched. ',
           code('hypatiac MODEL --why-not RULE NODE'), ' asks about one place.'),
       longTable(
           'Rules that nearly applied', ['rule', 'what was missing'],
@@ -335,7 +346,8 @@ function saturation() {
       'section', {id: 'search', 'data-short': 'Search'}, make('h2', {}, 'The search'),
       make(
           'p', {},
-          'Rules add equal forms to an e-graph, in three phases, until nothing is new or a limit is reached; then the cheapest is taken.',
+          'Rules add equal forms to an e-graph, in three phases, ' +
+                  'until nothing is new or a limit is reached; then the cheapest is taken.',
           ran ? '' : ' Times are in the report that hypatiac itself writes (--report).'),
       record.phases.map(phaseElement));
 }
@@ -404,7 +416,8 @@ function memorySection() {
       make(
           'p', {}, `Scratch memory: ${bytes(plan.scratch_bytes || 0)}; weights: ${bytes(plan.weights_bytes || 0)}.`,
           rows.length ?
-              ' Each box is a tensor, from the step that writes it to the last one that reads it; one that is not needed gives its slot to another.' :
+              ' Each box is a tensor, from the step that writes it to the last one that reads it; ' +
+                  'one that is not needed gives its slot to another.' :
               ' No tensor lies in scratch memory.'),
       rows.length ?
           [
@@ -438,7 +451,8 @@ function numbersSection() {
               visible(ran.verified) + '.' :
               n.verification === 'off' ?
               'The plan was not verified when it was compiled.' :
-              'The plan was compared with the model in the reference interpreter when it was compiled; hypatia verify does it again with what the plan keeps.'),
+              'The plan was compared with the model in the reference interpreter when it was compiled; ' +
+                  'hypatia verify does it again with what the plan keeps.'),
       n.samples.length ?
           table(
               'Samples that were compared', ['sample', 'inputs'],
