@@ -5,6 +5,7 @@
 #include "hypatia.h"
 #include "measure_plan.h"
 #include "report_page.h"
+#include "resident.h"
 #include "timing.h"
 
 enum { OPT_OUTPUT, OPT_JSON, OPT_MEASURE, OPT_SECONDS, OPT_DEVICE, OPT_THREADS, OPT_HELP };
@@ -83,18 +84,24 @@ static json_t *tell(session *s, const request *r, double *all, size_t count, con
                      "least_seconds", all[0], "steps", list);
 }
 
-/* Half of the time is for runs, and half for steps one by one. */
+/* Half of the time is for runs, and half for steps one by one. On a GPU tensors lie in its memory. */
 static int measure(request *r, const cli_args *args, json_t **out)
 {
     session s = {0};
+    resident device = {0};
     step_times steps = {0};
     double *all = cli_alloc(NULL, MOST_SAMPLES, sizeof *all);
     size_t count = 0;
     int code = measure_open_plan(&s, &r->session, args);
+    if (code == CLI_OK && hyp_engine_device(s.engine) == HYP_DEVICE_CUDA) {
+        code = resident_open(&device, &s, tool);
+        if (code == CLI_OK) resident_use(&device, &s, true);
+    }
     if (code == CLI_OK) code = sample(&s, r->seconds / 2, all, &count);
     if (code == CLI_OK) code = step_times_measure(&steps, &s, r->seconds / 2, 3, tool);
     if (code == CLI_OK) *out = tell(&s, r, all, count, &steps);
     step_times_free(&steps);
+    resident_close(&device, &s);
     session_close(&s);
     free(all);
     return code;

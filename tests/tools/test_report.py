@@ -125,13 +125,15 @@ def check_story(folder):
         assert term["text"] in explained, term
 
 
-def check_measured(folder):
-    plan, page = os.path.join(folder, "digits.bin"), os.path.join(folder, "measured.html")
-    run("hypatia", "report", plan, "--measure", "--seconds", "0.05", "--device", "cpu", "--threads", "1", "-o", page)
+def check_measured(folder, device):
+    plan, page = os.path.join(folder, device + ".bin"), os.path.join(folder, "measured.html")
+    run("hypatiac", report_models.all_of_them(folder)["digits"], "-o", plan, "--target", device, "--verify", "off", "-q")
+    run("hypatia", "report", plan, "--measure", "--seconds", "0.05", "--device", device, "--threads", "1", "-o", page)
     data = page_data(page)
     check_schema(data)
     measured = data.pop("measured")
-    assert measured["samples"] >= 5 and 0 < measured["least_seconds"] <= measured["median_seconds"] and "cpu" in measured["device"]
+    assert measured["samples"] >= 5 and 0 < measured["least_seconds"] <= measured["median_seconds"], measured
+    assert device == "cuda" or "cpu" in measured["device"], measured
     assert len(measured["steps"]) == len(data["plan"]["steps"]) and all(s > 0 for s in measured["steps"])
     assert dict(data, measured=None) == document(plan)
 
@@ -195,6 +197,9 @@ def check_damage(folder):
 
 def main():
     with report_models.folder() as folder:
+        if "--device" in sys.argv:
+            check_measured(folder, sys.argv[2])
+            return
         models = report_models.all_of_them(folder)
         for name, model in models.items():
             data = check_model(name, model, folder)
@@ -202,7 +207,7 @@ def main():
                 names = {source for node in data["record"]["graph"]["nodes"] for source in node["sources"]}
                 assert {n + "/MatMul" for n in report_models.HOSTILE} <= names
         check_story(folder)
-        check_measured(folder)
+        check_measured(folder, "cpu")
         check_left_out(folder)
         check_options(folder)
         check_damage(folder)
