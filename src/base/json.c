@@ -51,9 +51,3 @@ void hyp_json_put_bool(hyp_strbuf *sb, const char *name, bool value)
     begin(sb, name);
     hyp_strbuf_puts(sb, value ? "true" : "false");
 }
-
-void hyp_json_put_raw(hyp_strbuf *sb, const char *name, const char *json)
-{
-    begin(sb, name);
-    hyp_strbuf_puts(sb, json);
-}

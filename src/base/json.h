@@ -12,7 +12,5 @@ void hyp_json_put_count(hyp_strbuf *sb, const char *name, size_t value);
 /* With six digits; null for what is not finite. */
 void hyp_json_put_real(hyp_strbuf *sb, const char *name, double value);
 void hyp_json_put_bool(hyp_strbuf *sb, const char *name, bool value);
-/* Text that is JSON already. */
-void hyp_json_put_raw(hyp_strbuf *sb, const char *name, const char *json);
 
 #endif

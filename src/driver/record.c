@@ -68,6 +68,7 @@ static hyp_status put_node(hyp_strbuf *sb, const hyp_settings *s, const hyp_grap
     return HYP_OK;
 }
 
+/* One that there is no room for ends somewhere. */
 static hyp_status put_graph(hyp_strbuf *sb, const hyp_settings *s, const hyp_graph *g, hyp_diag *diag)
 {
     bool *constant = hyp_calloc(g->values.len + 1, sizeof *constant);
@@ -75,10 +76,10 @@ static hyp_status put_graph(hyp_strbuf *sb, const hyp_settings *s, const hyp_gra
     hyp_status status = hyp_constants_find(g, &s->fold, constant, diag);
     hyp_json_begin(sb, "graph", '{');
     hyp_json_begin(sb, "values", '[');
-    for (size_t i = 0; i < g->values.len; i++) put_value(sb, g, &g->values.data[i]);
+    for (size_t i = 0; i < g->values.len && sb->len <= HYP_RECORD_GRAPH; i++) put_value(sb, g, &g->values.data[i]);
     hyp_strbuf_puts(sb, "]");
     hyp_json_begin(sb, "nodes", '[');
-    for (size_t i = 0; i < g->nodes.len && status == HYP_OK; i++)
+    for (size_t i = 0; i < g->nodes.len && status == HYP_OK && sb->len <= HYP_RECORD_GRAPH; i++)
         status = put_node(sb, s, g, &g->nodes.data[i], constant, diag);
     hyp_strbuf_puts(sb, "]");
     put_ids(sb, "inputs", g->inputs.data, (uint32_t)g->inputs.len);
@@ -215,9 +216,10 @@ hyp_status hyp_record_add(const hyp_settings *s, const hyp_graph *g, const hyp_r
 {
     hyp_strbuf sb = {0};
     hyp_status status = put_record(&sb, s, g, rewrite, r, v, diag);
-    uint8_t *kept = status == HYP_OK ? hyp_arena_alloc(&lowered->arena, sb.len) : NULL;
-    if (status == HYP_OK && !kept) status = hyp_fail_memory(diag, sb.len);
-    if (status == HYP_OK) {
+    bool fits = status == HYP_OK && sb.len <= HYP_PLAN_MAX_RECORD; /* not with the names of some models */
+    uint8_t *kept = fits ? hyp_arena_alloc(&lowered->arena, sb.len) : NULL;
+    if (fits && !kept) status = hyp_fail_memory(diag, sb.len);
+    if (kept) {
         memcpy(kept, sb.data, sb.len);
         lowered->program->record = (ProtobufCBinaryData){sb.len, kept};
     }

@@ -55,11 +55,11 @@ def nothing(path):
                                   [value("y", TensorProto.FLOAT, [2])]), path)
 
 
-def many_outputs(path, count=60):
+def many_outputs(path, count=60, prefix=""):
     value = helper.make_tensor_value_info
-    nodes = [helper.make_node("Mul", [f"x{i}", "x0"], [f"y{i}"]) for i in range(count)]
-    return save(helper.make_graph(nodes, "wide", [value(f"x{i}", TensorProto.FLOAT, ["n"]) for i in range(count)],
-                                  [value(f"y{i}", TensorProto.FLOAT, ["n"]) for i in range(count)]), path)
+    nodes = [helper.make_node("Mul", [f"{prefix}x{i}", f"{prefix}x0"], [f"{prefix}y{i}"]) for i in range(count)]
+    return save(helper.make_graph(nodes, "wide", [value(f"{prefix}x{i}", TensorProto.FLOAT, ["n"]) for i in range(count)],
+                                  [value(f"{prefix}y{i}", TensorProto.FLOAT, ["n"]) for i in range(count)]), path)
 
 
 def all_of_them(folder):

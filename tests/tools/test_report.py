@@ -156,6 +156,20 @@ def check_left_out(folder):
     run("hypatia", "report", plan, "-o", os.path.join(folder, "no/such/folder.html"), code=1)
 
 
+def check_room(folder):
+    """A model for whose names there is no room is compiled all the same."""
+    model, plan = os.path.join(folder, "names.onnx"), os.path.join(folder, "names.bin")
+    for letters, kept in ((100, True), (60000, False)):
+        report_models.many_outputs(model, 30, "n" * letters)
+        run("hypatiac", model, "-o", plan, "-q", "--verify", "strict")
+        data = document(plan)
+        check_schema(data)
+        assert (data["record"] is not None) == kept, letters
+        page = os.path.join(folder, "names.html")
+        run("hypatiac", model, "-o", plan, "-q", "--report", page)
+        page_data(page)
+
+
 def check_options(folder):
     """Other ways to compile have records, too."""
     model, plan = report_models.all_of_them(folder)["layers"], os.path.join(folder, "ways.bin")
@@ -209,6 +223,7 @@ def main():
         check_story(folder)
         check_measured(folder, "cpu")
         check_left_out(folder)
+        check_room(folder)
         check_options(folder)
         check_damage(folder)
         print(f"{len(models)} models, their records and pages")

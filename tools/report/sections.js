@@ -107,7 +107,8 @@ function summary() {
       record ? null :
                make(
                    'p', {class: 'note'},
-                   'This plan keeps no record of its compilation (hypatiac --no-record): only its steps are shown.'),
+                   'This plan keeps no record of its compilation (hypatiac --no-record), or there was no room for it: only its ' +
+                       'steps are shown.'),
       record && record.left_out ?
           make('p', {class: 'note'}, `${counted(record.left_out, 'row')} of the record had no room in the plan.`) :
           null);
