@@ -17,14 +17,17 @@ function sizes() {
 
 function modelSentence() {
   const came = form('as it came'), graph = record && record.graph;
-  const operators = graph ? operatorsOf(graph.nodes.filter(n => !n.constant).map(n => ({label: n.op}))) : [];
+  const nodes = graph ? graph.nodes.filter(n => !n.constant) : [], operators = operatorsOf(nodes.map(n => ({label: n.op})));
   const what = operators.slice(0, 4).map(([name, count]) => `${count} ${visible(name)}`);
   const inputs = plan.inputs.slice(0, 3).map(t => `${shown(t.name, 30)} ${shown(typeOf(t), 40)}`);
-  const takes =
-      inputs.length ? `takes ${listed(inputs)}${plan.inputs.length > 3 ? ' and more' : ''}` : 'takes no input';
-  if (!came) return `The model ${takes}.`;
-  return `The model has ${counted(came.nodes, 'operator')} that run${
-      what.length ? ` (${what.join(', ')}${operators.length > 4 ? ' …' : ''})` : ''}, and ${takes}.`;
+  const list = plan.inputs.length > 3 ? inputs.join(', ') + ' and more' : listed(inputs);
+  const takes = inputs.length ? `takes ${list}` : 'takes no input';
+  if (nodes.length) {
+    const run = came && came.nodes < nodes.length ? `, of which ${digits(came.nodes)} compute or move something,` : '';
+    const most = what.join(', ') + (operators.length > 4 ? ' …' : '');
+    return `The model has ${counted(nodes.length, 'operator')} (${most})${run} and ${takes}.`;
+  }
+  return came ? `The model has ${counted(came.nodes, 'operator')} that run, and ${takes}.` : `The model ${takes}.`;
 }
 
 function planSentence() {
@@ -107,8 +110,8 @@ function summary() {
       record ? null :
                make(
                    'p', {class: 'note'},
-                   'This plan keeps no record of its compilation (hypatiac --no-record), or there was no room for it: only its ' +
-                       'steps are shown.'),
+                   'This plan keeps no record of its compilation (hypatiac --no-record), or there was no room for it: ' +
+                       'only its steps are shown.'),
       record && record.left_out ?
           make('p', {class: 'note'}, `${counted(record.left_out, 'row')} of the record had no room in the plan.`) :
           null);
