@@ -215,6 +215,15 @@ def fused():
         m = model("FusedMatMul", {"a": (f32, ["n", *left]), "b": (f32, ["n", *right])}, {}, [f32], "com.microsoft", **attrs)
         yield f"FusedMatMul {attrs}", m, [{"a": rng.standard_normal((n, *left)).astype(np.float32),
                                            "b": rng.standard_normal((n, *right)).astype(np.float32)} for n in (1, 3)]
+    weights = {"w": rng.standard_normal((4, 3, 3, 3)).astype(np.float32), "c": bias}
+    for attrs in ({"activation": "Relu"}, {"activation": "Tanh", "strides": [2, 2]},
+                  {"activation": "LeakyRelu", "activation_params": [0.3]}):
+        cases = [{"x": rng.standard_normal((n, 3, 7, 6)).astype(np.float32)} for n in (1, 3)]
+        m = model("FusedConv", {"x": (f32, ["n", 3, 7, 6])}, weights, [f32], "com.microsoft", pads=[1] * 4, **attrs)
+        yield f"FusedConv {attrs}", m, cases
+    added = {"w": weights["w"], "c": bias, "z": rng.standard_normal((2, 4, 7, 6)).astype(np.float32)}
+    m = model("FusedConv", {"x": (f32, [2, 3, 7, 6])}, added, [f32], "com.microsoft", pads=[1] * 4, activation="Relu")
+    yield "FusedConv with a sum", m, [{"x": rng.standard_normal((2, 3, 7, 6)).astype(np.float32)}]
 
 
 def main():
