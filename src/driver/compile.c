@@ -261,7 +261,7 @@ static hyp_status find_meant(compilation *c, const hyp_graph **out, hyp_diag *di
 static hyp_status prepare_verification(compilation *c, hyp_diag *diag)
 {
     const hyp_compile_options *o = &c->settings.options;
-    if (!c->plan_path && !o->verify) { /* a dry run has no plan to verify, unless it is told to */
+    if (!c->plan_path && !o->emit_onnx && !o->verify) { /* a dry run has no plan to verify, unless it is told to */
         hyp_strbuf_puts(&c->verification.text, "not verified: nothing was written");
         return HYP_OK;
     }
