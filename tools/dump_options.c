@@ -103,6 +103,7 @@ int dump_open(dump_request *d, hyp_compile_options *c, const cli_args *args)
 static bool draw(const dump_request *d, const cli_args *args)
 {
     int status = -1;
+    if (ftell(d->egraph_file) == 0) return true; /* nothing was compiled: --list-rules */
     fflush(d->egraph_file);
     rewind(d->egraph_file);
     pid_t child = fork();
