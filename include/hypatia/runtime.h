@@ -263,11 +263,12 @@ HYP_API double hyp_engine_golden_tolerance(const hyp_engine *engine, size_t run,
 /* Initializers that can be replaced. Borrowed from the engine. */
 HYP_API size_t hyp_engine_weight_count(const hyp_engine *engine);
 HYP_API const hyp_io_info *hyp_engine_weight(const hyp_engine *engine, size_t i);
-/* Replaces initializers, by name, by tensors of their types and dims in the memory of the host or of the engine's device, which
- * are read during the call (what is queued to write them is the caller's to wait for): all of them or, on failure, none. Runs that begin after it has returned are with the new ones; runs of other threads that
- * begin before are with the old ones or the new ones as a whole, and nobody waits. The first run of a context afterwards
- * prepares its shapes anew, as reserving them would. Results are those of a plan that was compiled with these values and
- * the same options, to the bit, except where weights are products of matrices, whose last bits may be others.
+/* Replaces initializers, by name, by tensors of their types and dims in the memory of the host or of the engine's device,
+ * which are read during the call (what is queued to write them is the caller's to wait for): all of them or, on failure,
+ * none. Runs that begin after it has returned are with the new ones; runs of other threads that begin before are with the
+ * old ones or the new ones as a whole, and nobody waits. The first run of a context afterwards prepares its shapes anew,
+ * as reserving them would. Results are those of a plan that was compiled with these values and the same options, to the
+ * bit, except where weights are products of matrices, whose last bits may be others.
  * What the plan makes of several initializers together has to be given together: HYP_ERR_INVALID_ARGUMENT names what is
  * missing, also a name that cannot be replaced.
  * Both sets of weights take memory until no context is left whose last run was with the old one; the engine's memory_limit

@@ -163,7 +163,8 @@ void describe_plan(const void *data, size_t size, const char *name, bool json, F
 {
     using writer = std::remove_reference_t<F>;
     detail::check([&](hyp_diag *diag) {
-        return hyp_plan_describe_memory(data, size, name, json, dims, dim_count, detail::write_through<writer>, &write, diag);
+        return hyp_plan_describe_memory(data, size, name, json, dims, dim_count, detail::write_through<writer>, &write,
+                                        diag);
     });
 }
 

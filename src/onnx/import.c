@@ -407,12 +407,13 @@ hyp_status hyp_onnx_branch_add(const hyp_onnx_node *n, hyp_onnx_branch *branch, 
     const HypOnnx__GraphProto *graph = branch->constants.graph;
     size_t nodes = graph->n_node + graph->n_output;
     /* What is in the model's graph itself, and is there once, is as large as the file. */
-    if ((branch->adds++ || branch->around.outer) && nodes > MOST_UNROLLED - im->unrolled)
+    bool counts = branch->adds++ || branch->around.outer;
+    if (counts && nodes > MOST_UNROLLED - im->unrolled)
         return hyp_fail(im->diag, HYP_ERR_LIMIT,
                         "loops, which are written out, come to more than %d nodes; fewer trips are wanted: a smaller size "
                         "of what they go over (--dim), or a trip count where the data decide when one ends",
                         MOST_UNROLLED);
-    if (branch->adds > 1 || branch->around.outer) im->unrolled += (uint32_t)nodes;
+    if (counts) im->unrolled += (uint32_t)nodes;
     im->scope = (hyp_onnx_scope){.graph = graph, .outer = &branch->constants};
     hyp_status status = add_branch(im, inputs, outs);
     hyp_onnx_drop_names(&im->scope);

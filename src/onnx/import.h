@@ -245,8 +245,8 @@ typedef struct hyp_onnx_branch {
 } hyp_onnx_branch;
 HYP_NODISCARD hyp_status hyp_onnx_branch_open(const hyp_onnx_node *n, const HypOnnx__GraphProto *graph,
                                               hyp_onnx_branch *out);
-/* Adds its other nodes, with inputs[i] for its input i, and sets outs[i] to its output i. HYP_ERR_LIMIT where what is added again and
- * again, or stands in other branches, is too much. */
+/* Adds its other nodes, with inputs[i] for its input i, and sets outs[i] to its output i. HYP_ERR_LIMIT where what is added
+ * again and again, or stands in other branches, is too much. */
 HYP_NODISCARD hyp_status hyp_onnx_branch_add(const hyp_onnx_node *n, hyp_onnx_branch *branch, const hyp_value_id *inputs,
                                              hyp_value_id *outs);
 void hyp_onnx_branch_close(hyp_onnx_branch *branch);

@@ -113,7 +113,8 @@ def conditions():
         X, {"k": (F32, None), "y": (F32, None)}, {"t": np.bool_(True), "k0": np.float32(20)}), ROWS
     yield "a condition of one axis", model(
         [node("Loop", "n t x", "y", body=body(
-            [const("off", np.array([False])), node("Identity", "off", "on"), node("Neg", "h", "h2")], {"h": F32}, {"on": BOOL, "h2": F32}, go=(1,)))],
+            [const("off", np.array([False])), node("Identity", "off", "on"), node("Neg", "h", "h2")], {"h": F32},
+            {"on": BOOL, "h2": F32}, go=(1,)))],
         X, {"y": (F32, None)}, {"n": at(9), "t": np.array([True])}), ROWS
     yield "ended by the body, no condition before", model(
         [node("Loop", "n - x", "y", body=body(
@@ -192,9 +193,11 @@ def by_data():
              node("Mul", "h half", "h2"), node("ReduceMax", "h2", "m", keepdims=0), node("Greater", "m half", "large")]
     false = graph([const("f", np.bool_(False)), node("Identity", "f", "no")], {}, {"no": (BOOL, [])})
     large = graph([node("Identity", "large", "yes")], {}, {"yes": (BOOL, [])})
-    for name, ends in (("both", node("And", "large few", "on")), ("a branch", node("If", "few", "on", then_branch=large, else_branch=false))):
+    branch = node("If", "few", "on", then_branch=large, else_branch=false)
+    for name, ends in (("both", node("And", "large few", "on")), ("a branch", branch)):
         yield f"no bound but a counter, {name}", model(
-            [*start, node("Loop", "- first k0 x", "k y", body=body([*known, ends], {"k": I64, "h": F32}, {"on": BOOL, "k2": I64, "h2": F32}))],
+            [*start, node("Loop", "- first k0 x", "k y", body=body(
+                [*known, ends], {"k": I64, "h": F32}, {"on": BOOL, "k2": I64, "h2": F32}))],
             X, {"k": (I64, None), "y": (F32, None)}, {"half": constants["half"], "k0": at(0)}), cases
     yield "a list that grows inside", model(
         [node("Loop", "n t x x", "y u", body=body(
@@ -225,7 +228,8 @@ def sequences():
          node("SequenceLength", "g", "n")],
         X, {"y": (F32, None), "n": (I64, None)}, places), ROWS
     for name, inputs, attrs in (("ones", "x", {}), ("ones without the axis", "x", {"keepdims": 0, "axis": 1}),
-                                ("parts of a size", "x two", {"axis": 1}), ("one part", "x most", {"axis": 1}), ("a rest", "x three", {"axis": -1}),
+                                ("parts of a size", "x two", {"axis": 1}), ("one part", "x most", {"axis": 1}),
+                                ("a rest", "x three", {"axis": -1}),
                                 ("a list of parts", "x list", {"axis": 1})):
         yield f"split to {name}", model(
             [node("SplitToSequence", inputs, "s", **attrs), node("SequenceLength", "s", "n"), node("SequenceAt", "s last", "y"),
@@ -235,9 +239,9 @@ def sequences():
 
 def scans():
     cell = [node("MatMul", "s w", "m"), node("Add", "m e", "a"), node("Tanh", "a", "s2")]
-    plain = graph([*cell, node("Neg", "s2", "o")], {"s": (F32, ("r", "c")), "e": (F32, ("r", "c"))}, {"s2": (F32, ("r", "c")), "o": (F32, ("r", "c"))})
-    two = graph([*cell, node("Mul", "s2 d", "o"), node("Add", "o m", "p")], {"s": (F32, ("r", "c")), "e": (F32, ("r", "c")), "d": (F32, ("r", "c"))},
-                {"s2": (F32, ("r", "c")), "o": (F32, ("r", "c")), "p": (F32, ("r", "c"))})
+    matrices = lambda names: {n: (F32, ("r", "c")) for n in names.split()}  # noqa: E731
+    plain = graph([*cell, node("Neg", "s2", "o")], matrices("s e"), matrices("s2 o"))
+    two = graph([*cell, node("Mul", "s2 d", "o"), node("Add", "o m", "p")], matrices("s e d"), matrices("s2 o p"))
     series = {"x": (F32, (5, "n", 3)), "s0": (F32, ("n", 3))}
     cases = [{"x": f32(5, n, 3), "s0": f32(n, 3)} for n in (1, 4)]
     outs = {"s": (F32, None), "y": (F32, None)}
@@ -251,7 +255,7 @@ def scans():
         {"x": (F32, ("n", 4, 3)), "d": (F32, ("n", 3, 4)), "s0": (F32, ("n", 3))}, {**outs, "z": (F32, None)}, w), [
             {"x": f32(n, 4, 3), "d": f32(n, 3, 4), "s0": f32(n, 3)} for n in (1, 3)]
     yield "no state", model(
-        [node("Scan", "x", "y", body=graph([node("Exp", "e", "o")], {"e": (F32, ("r", "c"))}, {"o": (F32, ("r", "c"))}), num_scan_inputs=1)],
+        [node("Scan", "x", "y", body=graph([node("Exp", "e", "o")], matrices("e"), matrices("o")), num_scan_inputs=1)],
         {"x": (F32, (4, "n", 2))}, {"y": (F32, None)}), [{"x": f32(4, n, 2)} for n in (1, 5)]
 
 
@@ -310,8 +314,9 @@ def refused():
     yield "what the body lacks", model(
         [node("Loop", "n - x", "y", body=body([node("Det", "h", "h2"), KEEP], {"h": F32}, {"on": BOOL, "h2": F32}))],
         X, {"y": (F32, None)}, {"n": at(3)}), "Det"
-    big = body([node("ConstantOfShape", "size", "c", value=numpy_helper.from_array(np.int64([1]))), node("NonZero", "c", "p"), node("Cast", "p", "f", to=F32), node("ReduceSum", "f", "s"),
-                node("Add", "h s", "h2"), KEEP], {"h": F32}, {"on": BOOL, "h2": F32})
+    ones = numpy_helper.from_array(np.int64([1]))
+    big = body([node("ConstantOfShape", "size", "c", value=ones), node("NonZero", "c", "p"), node("Cast", "p", "f", to=F32),
+                node("ReduceSum", "f", "s"), node("Add", "h s", "h2"), KEEP], {"h": F32}, {"on": BOOL, "h2": F32})
     yield "constants without end", model(
         [node("Loop", "n - x", "y", body=big)], {"x": (F32, (1, 1))}, {"y": (F32, None)}, {"n": at(5000), "size": i64(1 << 16)}), "MiB"
     much = body([node("ConstantOfShape", "size", "c"), node("NonZero", "c", "p"), node("Cast", "p", "f", to=F32),

@@ -102,8 +102,8 @@ typedef struct hyp_backend {
      * memory than the device's may take memory, and threads, for them. */
     hyp_status (*run)(void *session, void *prepared, const hyp_bindings *bindings, hyp_diag *diag);
     hyp_status (*synchronize)(void *session, hyp_diag *diag);
-    /* Whether a run that was queued well, and has not been waited for, may yet fail, by what its tensors hold. NULL: none, runs
-     * end before `run` returns. */
+    /* Whether a run that was queued well, and has not been waited for, may yet fail, by what its tensors hold. NULL: none,
+     * runs end before `run` returns. */
     bool (*fails_late)(const void *session);
     /* False while the caller captures what it would wait for. NULL: it always can. */
     bool (*can_wait)(void *session);

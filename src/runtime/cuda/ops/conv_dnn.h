@@ -54,7 +54,8 @@ typedef struct hyp_cuda_dnn_copy {
 HYP_NODISCARD hyp_status hyp_cuda_dnn_lay_out(hyp_cuda_build *b, const hyp_array *a, hyp_dtype dtype, bool from_last,
                                               bool to_last, const hyp_window *window, bool back, size_t *room,
                                               hyp_cuda_dnn_copy *out);
-/* Adds the op, of whose data it keeps a copy, which `dispose` frees; the room is to have so many bytes, workspace included. */
+/* Adds the op, of whose data it keeps a copy, which `dispose` frees; the room is to have so many bytes, workspace
+ * included. */
 HYP_NODISCARD hyp_status hyp_cuda_dnn_add(hyp_cuda_build *b, size_t room,
                                           hyp_status (*run)(hyp_cuda_session *, void *, hyp_diag *),
                                           void (*dispose)(const hyp_cuda_library *, void *), const void *data, size_t size);

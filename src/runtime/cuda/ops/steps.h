@@ -30,8 +30,8 @@ typedef struct hyp_cuda_build {
 
 /* The session's room is to have so many bytes when the ops run. */
 HYP_NODISCARD hyp_status hyp_cuda_want_room(hyp_cuda_build *b, size_t bytes);
-/* The next `count` elements of that room, from *end on, which goes behind them; *out_at says where. False: they are beyond any
- * size. */
+/* The next `count` elements of that room, from *end on, which goes behind them; *out_at says where. False: they are beyond
+ * any size. */
 bool hyp_cuda_take_room(size_t count, size_t size, size_t *end, size_t *out_at);
 
 /* Appends an op with `size` zeroed bytes of data. */
