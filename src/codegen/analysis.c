@@ -229,6 +229,29 @@ static hyp_status find_group(hyp_lowering *l, hyp_node_id n, uint32_t *out)
     return fits ? HYP_OK : hyp_fail(l->diag, HYP_ERR_INTERNAL, "a node of %u inputs fits no step", node->input_count);
 }
 
+/* Whether a node is a cast to a type that is no smaller: reading it in place of what it reads is never less. */
+static bool is_widening(const hyp_lowering *l, const hyp_node *node)
+{
+    return node->op == HYP_OP_cast && hyp_dtype_size(hyp_lower_value(l, node->outputs[0])->type.dtype) >=
+                                          hyp_dtype_size(hyp_lower_value(l, node->inputs[0])->type.dtype);
+}
+
+/* Puts a cast that several groups read into each of them; false where one cannot take it, or something else reads it. */
+static bool join_readers(hyp_lowering *l, hyp_node_id n)
+{
+    const hyp_node *node = &l->graph->nodes.data[n];
+    const hyp_value_info *result = &l->values[node->outputs[0]];
+    bool all = true;
+    if (!result->apart || result->outside || result->shown || !is_widening(l, node)) return false;
+    for (size_t i = 0; i < l->groups.len; i++) {
+        hyp_group *group = &l->groups.data[i];
+        bool reads = false;
+        for (uint32_t k = 0; k < group->input_count; k++) reads = reads || group->inputs[k] == node->outputs[0];
+        if (reads) all = can_join(l, group, node) && join_group(l, group, n) && all;
+    }
+    return all;
+}
+
 /* ---- what runs -------------------------------------------------------------------------------------- */
 
 static bool must_run(const hyp_lowering *l, const hyp_node *node)
@@ -244,6 +267,7 @@ static void note_reader(hyp_lowering *l, hyp_value_id v, uint32_t group_plus1)
 {
     hyp_value_info *info = &l->values[v];
     info->needed = true;
+    if (!group_plus1) info->outside = true;
     if (!group_plus1 || (info->group_plus1 && info->group_plus1 != group_plus1)) info->apart = true;
     info->group_plus1 = group_plus1;
 }
@@ -294,7 +318,8 @@ hyp_status hyp_lower_analyse(hyp_lowering *l)
         uint32_t flags = flags_of(node), group = 0;
         if (!must_run(l, node)) continue;
         l->runs[n] = !(flags & HYP_OPF_VIEW) && !hyp_lower_is_windows(l, node);
-        bool grouped = l->runs[n] && (flags & HYP_OPF_ELEMENTWISE);
+        bool elementwise = l->runs[n] && (flags & HYP_OPF_ELEMENTWISE), grouped = elementwise && !join_readers(l, n);
+        if (elementwise && !grouped) l->runs[n] = false; /* by itself */
         if (grouped) {
             HYP_TRY(find_group(l, n, &group));
             l->group_plus1[n] = group + 1;
@@ -314,10 +339,10 @@ hyp_status hyp_lower_analyse(hyp_lowering *l)
                 v = fine.view.value;
             }
             bool joins = grouped;
-            if (grouped && v != HYP_NO_VALUE) {
+            if (elementwise && v != HYP_NO_VALUE) {
                 hyp_view view;
                 HYP_TRY(hyp_lower_find_rows(l, v, &view));
-                joins = view.value == v;
+                joins = grouped && view.value == v;
                 v = view.value;
             }
             if (v != HYP_NO_VALUE) note_reader(l, v, joins ? group + 1 : 0);

@@ -22,13 +22,15 @@ typedef struct hyp_value_info {
     bool listed;           /* its elements are known as sizes: a fill gives them */
     bool needed;           /* a step that runs reads it, or it is an output */
     bool apart;            /* it must exist as a tensor: its readers are not all in one pointwise group */
+    bool outside;          /* something else than a pointwise group reads it */
     bool shown;            /* it is an output of the graph */
     uint32_t group_plus1;  /* the group of all its readers so far */
     uint32_t tensor_plus1; /* the tensor made for it */
     uint32_t output_plus1; /* the graph output in whose memory it is computed */
 } hyp_value_info;
 
-/* Elementwise nodes that become one step: `root` and nodes whose only readers are in the group. */
+/* Elementwise nodes that become one step: `root` and nodes whose only readers are in the group, or in groups of which each has
+ * them: those belong to none. */
 typedef struct hyp_group {
     hyp_node_id root; /* the last node; its result is the step's, with those of members that are outputs of the graph */
     uint32_t results; /* of them all */

@@ -455,6 +455,32 @@ static void a_value_read_twice_inside_a_group_joins_it(void **state)
     assert_int_equal(f->p->steps[0]->pointwise->n_extents, 1); /* rows and columns are crossed in one go */
 }
 
+/* To a type that is no smaller: what it gives would be more to read than what it reads. */
+static void a_cast_is_in_the_step_of_each_of_its_readers(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (bf16 b 3)) (%c (cast :to f32 %x)) (%1 (exp %c)) (%2 (sigmoid %c)) (%s (softmax %1)) "
+             "(output \"a\" %s) (output \"b\" %2))");
+    assert_steps(f, "cast+sigmoid cast+exp softmax");
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(f->p->steps[i]->pointwise->n_inputs, 1);
+        assert_int_equal(f->p->steps[i]->pointwise->inputs[0]->tensor, f->p->inputs[0]);
+    }
+    /* Not where something else reads it, or it is an output, or smaller; once more where a reader has another shape. */
+    lower_another(f, "(graph \"\" (input %x (bf16 b 3)) (%c (cast :to f32 %x)) (%1 (exp %c)) (%2 (sigmoid %c)) (%3 (softmax %c)) "
+                     "(output \"a\" %1) (output \"b\" %2) (output \"c\" %3))");
+    assert_steps(f, "cast exp sigmoid softmax");
+    lower_another(f, "(graph \"\" (input %x (bf16 b 3)) (%c (cast :to f32 %x)) (%1 (exp %c)) (%2 (sigmoid %c)) "
+                     "(output \"a\" %1) (output \"b\" %2) (output \"c\" %c))");
+    assert_steps(f, "cast exp sigmoid");
+    lower_another(f, "(graph \"\" (input %x (f32 b 3)) (%c (cast :to bf16 %x)) (%1 (exp %c)) (%2 (sigmoid %c)) "
+                     "(output \"a\" %1) (output \"b\" %2))");
+    assert_steps(f, "cast exp sigmoid");
+    lower_another(f, "(graph \"\" (input %x (bf16 3)) (input %v (f32 b 3)) (%c (cast :to f32 %x)) (%1 (exp %c)) (%2 (add %v %c)) "
+                     "(output \"a\" %1) (output \"b\" %2))");
+    assert_steps(f, "cast cast+exp add");
+}
+
 static void a_value_that_is_also_an_output_is_a_further_result(void **state)
 {
     fixture *f = *state;
@@ -1095,6 +1121,7 @@ int main(void)
         TEST(large_integers_are_computed_in_integers),
         TEST(elementwise_chains_are_one_step),
         TEST(a_value_read_twice_inside_a_group_joins_it),
+        TEST(a_cast_is_in_the_step_of_each_of_its_readers),
         TEST(a_value_that_is_also_an_output_is_a_further_result),
         TEST(groups_keep_to_the_limits),
         TEST(types_decide_what_a_group_computes_in),
