@@ -7,7 +7,7 @@ typedef struct demotion {
     const hyp_graph *in;
     hyp_graph *out;
     hyp_attr to;            /* of a cast to the narrow type */
-    hyp_value_id *original; /* by value of `in`: inputs and constants as they are */
+    hyp_value_id *original; /* by value of `in`: inputs, constants and what stays wide as they are */
     hyp_value_id *narrow;   /* by value of `in`: what nodes read; HYP_NO_VALUE until it is wanted */
     hyp_diag *diag;
 } demotion;
@@ -42,7 +42,7 @@ static hyp_status narrow_scalar(demotion *d, const hyp_value *value, hyp_value_i
     return hyp_graph_add_const(d->out, value->name, &type, &element, sizeof element, true, out, d->diag);
 }
 
-/* The value that a node reads: an f32 input or constant through a cast, made on first use. */
+/* The value that a node reads: an f32 input, constant or wide result through a cast, made on first use. */
 static hyp_status narrow_value(demotion *d, hyp_value_id v, hyp_value_id *out)
 {
     if (v != HYP_NO_VALUE && d->narrow[v] == HYP_NO_VALUE) {
@@ -67,25 +67,28 @@ static hyp_status wide_value(demotion *d, hyp_value_id v, hyp_value_id *out)
     return add_cast(d, d->narrow[v], cast_attr(HYP_F32), out);
 }
 
+/* Whether a node reads input i, or gives result i, in the type that the model gives it: kernels of a custom operator know no other,
+ * and statistics that a batch normalization keeps, and what it scales by, are no images. */
+static bool stays_wide(const hyp_node *node, uint32_t i)
+{
+    if (hyp_op_get(node->op)->flags & HYP_OPF_OPAQUE) return true;
+    return node->op == HYP_OP_batch_norm && i > 0;
+}
+
 static hyp_status copy_node(demotion *d, const hyp_node *node)
 {
     hyp_value_id *lists = hyp_calloc((size_t)node->input_count + node->output_count, sizeof *lists);
     if (!lists) return hyp_fail_memory(d->diag, node->input_count * sizeof *lists);
     hyp_value_id *outputs = lists + node->input_count;
     hyp_status status = HYP_OK;
-    bool opaque = hyp_op_get(node->op)->flags & HYP_OPF_OPAQUE; /* its kernel takes and gives the model's own types */
     for (uint32_t i = 0; i < node->input_count && status == HYP_OK; i++)
-        status = opaque ? wide_value(d, node->inputs[i], &lists[i]) : narrow_value(d, node->inputs[i], &lists[i]);
+        status = stays_wide(node, i) ? wide_value(d, node->inputs[i], &lists[i]) : narrow_value(d, node->inputs[i], &lists[i]);
     bool to_f32 = node->op == HYP_OP_cast && d->in->values.data[node->outputs[0]].type.dtype == HYP_F32;
     if (status == HYP_OK)
         status = hyp_graph_add_node(d->out, node->op, lists, node->input_count, to_f32 ? &d->to : node->attrs,
                                     &node->from, outputs, node->output_count, d->diag);
-    for (uint32_t o = 0; o < node->output_count && status == HYP_OK; o++) {
-        hyp_value_id *narrow = &d->narrow[node->outputs[o]];
-        *narrow = outputs[o];
-        if (opaque && d->in->values.data[node->outputs[o]].type.dtype == HYP_F32)
-            status = add_cast(d, outputs[o], d->to, narrow);
-    }
+    for (uint32_t o = 0; o < node->output_count && status == HYP_OK; o++)
+        (stays_wide(node, o) ? d->original : d->narrow)[node->outputs[o]] = outputs[o];
     hyp_free(lists);
     return status;
 }
@@ -94,10 +97,8 @@ static hyp_status add_outputs(demotion *d)
 {
     for (size_t i = 0; i < d->in->outputs.len; i++) {
         const hyp_named_value *output = &d->in->outputs.data[i];
-        const hyp_value *value = &d->in->values.data[output->value];
-        hyp_value_id v = value->kind == HYP_VALUE_NODE ? d->narrow[output->value] : d->original[output->value];
-        if (value->kind == HYP_VALUE_NODE && value->type.dtype == HYP_F32)
-            HYP_TRY(add_cast(d, v, cast_attr(HYP_F32), &v));
+        hyp_value_id v;
+        HYP_TRY(wide_value(d, output->value, &v));
         HYP_TRY(hyp_graph_add_output(d->out, output->name, v, d->diag));
     }
     return hyp_graph_keep_hidden(d->out, d->in, d->diag);

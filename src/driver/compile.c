@@ -2,6 +2,7 @@
  *
  *   model.onnx ──import──► graph ──demote──► graph ──train──► graph ──rewrite──► graph ──quantize──► graph
  *                             (narrow types)  (where asked for)   (unless off)         (fp8)
+ *     (operators that there are for their gradients are written out behind train)
  *     ──recompute──► graph ──lower──► program ──write──► plan without its name ──verify──► plan.bin ──emit──► (model.onnx)
  *
  * The graph is verified after every pass that makes one.
@@ -24,7 +25,7 @@ typedef struct compilation {
     hyp_settings settings;
     hyp_dims *dims;
     hyp_onnx_model *model;
-    hyp_graph imported, demoted, trained, rewritten, opened, quantized, again, fitting;
+    hyp_graph imported, demoted, trained, written_out, rewritten, opened, quantized, again, fitting;
     hyp_graph wide; /* the training step of the imported graph, where `trained` is of the demoted one */
     const hyp_graph *graph; /* the newest of them */
     const hyp_graph *optimized; /* before anything is computed again */
@@ -140,6 +141,10 @@ static hyp_status train(compilation *c, hyp_diag *diag)
     if (o) {
         HYP_TRY(hyp_train_step(c->graph, o, &c->trained, diag));
         HYP_TRY(finish_pass(c, &c->trained, "train", diag));
+    }
+    if (hyp_has_compositions(c->graph)) {
+        HYP_TRY(hyp_write_out(c->graph, &c->written_out, diag));
+        HYP_TRY(finish_pass(c, &c->written_out, "write-out", diag));
     }
     return count_running(c, c->graph, &c->nodes_before, diag);
 }
@@ -474,6 +479,7 @@ hyp_status hyp_compile_once(const char *model_path, const char *plan_path, const
         hyp_graph_init(&c.imported, c.dims);
         hyp_graph_init(&c.demoted, c.dims);
         hyp_graph_init(&c.trained, c.dims);
+        hyp_graph_init(&c.written_out, c.dims);
         hyp_graph_init(&c.wide, c.dims);
         hyp_graph_init(&c.rewritten, c.dims);
         hyp_graph_init(&c.opened, c.dims);
@@ -500,6 +506,7 @@ hyp_status hyp_compile_once(const char *model_path, const char *plan_path, const
         hyp_graph_dispose(&c.opened);
         hyp_graph_dispose(&c.rewritten);
         hyp_graph_dispose(&c.wide);
+        hyp_graph_dispose(&c.written_out);
         hyp_graph_dispose(&c.trained);
         hyp_graph_dispose(&c.demoted);
         hyp_graph_dispose(&c.imported);

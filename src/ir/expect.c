@@ -102,6 +102,9 @@ static double sum_length(const hyp_node *n, const hyp_eval_tensor *const *in)
         }
         return length;
     }
+    case HYP_OP_batch_norm:
+    case HYP_OP_batch_norm_stats:
+    case HYP_OP_batch_norm_gradient: return in[0]->dims[1] ? (double)in[0]->count / (double)in[0]->dims[1] : 1;
     case HYP_OP_lstm:
     case HYP_OP_lstm_cells:
     case HYP_OP_gru:

@@ -341,3 +341,44 @@ hyp_status hyp_infer_lrn(const hyp_infer_call *c)
     c->out[0].type = c->in[0]->type;
     return HYP_OK;
 }
+
+/* Element types in which the statistics of x are. */
+static hyp_dtype wide_type(const hyp_type *x) { return x->dtype == HYP_F64 ? HYP_F64 : HYP_F32; }
+
+/* x [N C ...] of floats; inputs from `first` on have an element of floats for each channel, and outputs from `result` on, of the type
+ * of statistics. */
+static hyp_status check_channels(const hyp_infer_call *c, uint32_t first, uint32_t result)
+{
+    const hyp_type *x = &c->in[0]->type;
+    if (!hyp_dtype_is_float(x->dtype)) return hyp_check_dtype(c, HYP_CLASS_FLOAT);
+    if (x->rank < 2) return hyp_infer_fail(c, "x is %s, [N C ...] is wanted", hyp_infer_type_text(c, x));
+    for (uint32_t i = first; i < c->in_count; i++) {
+        const hyp_type *a = &c->in[i]->type;
+        if (a->rank != 1 || !hyp_dtype_is_float(a->dtype) || !hyp_check_equal(c, a->dims[0], x->dims[1]))
+            return hyp_infer_fail(c, "input %u is %s, a float for each of the %s channels of x is wanted", i,
+                                  hyp_infer_type_text(c, a), hyp_infer_dim_text(c, x->dims[1]));
+    }
+    for (uint32_t i = result; i < c->out_count; i++)
+        c->out[i].type = (hyp_type){.dtype = wide_type(x), .rank = 1, .dims = {x->dims[1]}};
+    return HYP_OK;
+}
+
+hyp_status hyp_infer_batch_norm(const hyp_infer_call *c)
+{
+    HYP_TRY(check_channels(c, 1, 1));
+    c->out[0].type = c->in[0]->type;
+    for (uint32_t i = 1; i < 3; i++) c->out[i].type.dtype = c->in[2 + i]->type.dtype;
+    return HYP_OK;
+}
+
+hyp_status hyp_infer_batch_norm_stats(const hyp_infer_call *c) { return check_channels(c, 1, 0); }
+
+hyp_status hyp_infer_batch_norm_gradient(const hyp_infer_call *c)
+{
+    HYP_TRY(check_channels(c, 2, 0));
+    for (uint32_t i = 2; i < 4; i++)
+        if (c->in[i]->type.dtype != wide_type(&c->in[0]->type))
+            return hyp_infer_fail(c, "input %u is %s, statistics of x are %s", i,
+                                  hyp_infer_type_text(c, &c->in[i]->type), hyp_dtype_name(wide_type(&c->in[0]->type)));
+    return hyp_check_alike(c, 1);
+}

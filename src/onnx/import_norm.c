@@ -47,40 +47,19 @@ static hyp_status emit_deviation(const hyp_onnx_node *n, hyp_value_id variance, 
     return hyp_onnx_emit(n, HYP_OP_sqrt, out, 1, NULL, out, 1);
 }
 
-/* What a statistic that input number `kept` has becomes: momentum times it, the rest of this batch's. */
-static hyp_status keep_statistic(hyp_onnx_node *n, uint32_t kept, hyp_value_id batch, uint32_t output)
-{
-    hyp_type type = hyp_onnx_input_type(n, kept);
-    hyp_value_id momentum, rest;
-    double m;
-    HYP_TRY(hyp_onnx_attr_float(n, "momentum", 0.9, &m));
-    HYP_TRY(hyp_onnx_emit_dims(n, HYP_OP_reshape, batch, type.dims, type.rank, &batch));
-    HYP_TRY(hyp_onnx_emit_cast(n, batch, type.dtype, &batch));
-    HYP_TRY(hyp_onnx_add_scalar(n, type.dtype, m, &momentum));
-    HYP_TRY(hyp_onnx_add_scalar(n, type.dtype, 1 - m, &rest));
-    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_mul, batch, rest, &batch));
-    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_mul, n->inputs[kept], momentum, &momentum));
-    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_add, momentum, batch, &batch));
-    if (output < n->output_count) n->outputs[output] = batch;
-    return hyp_onnx_becomes(n, n->inputs[kept], batch);
-}
-
-/* While training, mean and variance are those of the batch. */
+/* While training, mean and variance are those of the batch. What becomes of those that are kept is an output, if anybody asks. */
 static hyp_status import_batch_statistics(hyp_onnx_node *n, double epsilon)
 {
-    hyp_type type = hyp_onnx_input_type(n, 0);
-    hyp_onnx_ints axes = {.count = 0};
-    hyp_value_id mean, centred, variance, deviation;
-    if (type.rank < 2)
+    hyp_value_id outs[3];
+    double momentum;
+    if (hyp_onnx_input_type(n, 0).rank < 2)
         return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED, "training_mode is on, and input 0 has no axis of channels");
-    for (int32_t a = 0; a < type.rank; a++)
-        if (a != 1) axes.items[axes.count++] = a;
-    HYP_TRY(emit_moments(n, n->inputs[0], &axes, &mean, &centred, &variance));
-    HYP_TRY(emit_deviation(n, variance, epsilon, &deviation));
-    HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_div, centred, deviation, &centred));
-    HYP_TRY(keep_statistic(n, 3, mean, 1));
-    HYP_TRY(keep_statistic(n, 4, variance, 2));
-    return emit_affine(n, centred, n->inputs[1], n->inputs[2], n->outputs);
+    HYP_TRY(hyp_onnx_attr_float(n, "momentum", 0.9, &momentum));
+    const hyp_attr attrs[] = {hyp_attr_of_float(epsilon), hyp_attr_of_float(momentum)};
+    HYP_TRY(hyp_onnx_emit(n, HYP_OP_batch_norm, n->inputs, 5, attrs, outs, 3));
+    memcpy(n->outputs, outs, (n->output_count < 3 ? n->output_count : 3) * sizeof *outs);
+    for (uint32_t i = 1; i < 3; i++) HYP_TRY(hyp_onnx_becomes(n, n->inputs[2 + i], outs[i]));
+    return HYP_OK;
 }
 
 /* (x - mean) * scale / sqrt(var + epsilon) + bias, with everything but x gathered into two vectors. */
@@ -304,7 +283,7 @@ static hyp_status import_lrn(hyp_onnx_node *n)
 #define BATCH_NORM "epsilon momentum training_mode spatial is_test consumed_inputs "
 
 static const hyp_onnx_operator rows[] = {
-    {"BatchNormalization", 1, 5, 5, 5, BATCH_NORM, import_batch_norm, HYP_OP_COUNT},
+    {"BatchNormalization", 1, 5, 5, 5, BATCH_NORM, import_batch_norm, HYP_OP_batch_norm},
     {"GroupNormalization", 18, 3, 3, 1, "epsilon num_groups stash_type ", import_group_norm, HYP_OP_COUNT},
     {"InstanceNormalization", 1, 3, 3, 1, "epsilon consumed_inputs ", import_instance_norm, HYP_OP_COUNT},
     {"LRN", 1, 1, 1, 1, "size alpha beta bias ", import_lrn, HYP_OP_lrn},

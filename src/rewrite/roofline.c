@@ -429,6 +429,8 @@ static double one_pass(const asking *a)
     case HYP_OP_softmax_stats: return pass(a, elements(a, q->inputs[0]), in + out, function_weight(HYP_OP_exp) + 2);
     case HYP_OP_reduce_sum:
     case HYP_OP_reduce_mean: return pass(a, elements(a, q->inputs[0]), in + out, 1);
+    case HYP_OP_batch_norm_stats: return pass(a, elements(a, q->inputs[0]), in + out, 3);
+    case HYP_OP_batch_norm_gradient: return pass(a, elements(a, q->inputs[0]), in + out, 4);
     case HYP_OP_max_pool_gradient: return pass(a, count, in + out, 4);
     case HYP_OP_max_pool:
     case HYP_OP_average_pool: return pass(a, count * taps_of(a), in + out, 1);

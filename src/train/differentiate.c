@@ -193,23 +193,6 @@ hyp_status hyp_gradient_reach(const hyp_graph *g, hyp_value_id from, const hyp_v
 
 /* ---- gradients -------------------------------------------------------------------------------------- */
 
-/* Names of inputs are those of the row's documentation, "(a b c): ...", or x. */
-static void name_inputs(hyp_scope *s)
-{
-    const char *at = hyp_op_get(s->node.op)->doc;
-    if (*at != '(') {
-        hyp_scope_name(s, "x", s->node.inputs[0]);
-        return;
-    }
-    for (uint32_t i = 0; *at != ')' && *at; i++) {
-        size_t length = strcspn(++at, " )");
-        hyp_form_name name = {
-            .name = at, .length = length, .value = i < s->node.input_count ? s->node.inputs[i] : HYP_NO_VALUE};
-        hyp_build_note(s->b, hyp_vec_push(&s->names, s->b->diag, name));
-        at += length;
-    }
-}
-
 /* y and g, and y0 y1 ... g0 g1 ... of several. */
 static void name_outputs(pass *p, hyp_scope *s)
 {
@@ -268,7 +251,7 @@ static void differentiate_node(pass *p, const hyp_node *node)
     hyp_scope s = {.b = &p->b, .node = *node, .numbers = p->g->values.data[node->outputs[0]].type.dtype};
     const forms *f = forms_of(p, node->op);
     name_outputs(p, &s);
-    name_inputs(&s);
+    hyp_scope_name_inputs(&s);
     for (uint32_t i = 0; f->all && i < f->lets; i++) hyp_form_is_let(&s, f->all->items[i]);
     for (uint32_t i = 0; i < s.node.input_count && hyp_build_ok(&p->b); i++) {
         hyp_value_id v = s.node.inputs[i];

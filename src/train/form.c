@@ -26,6 +26,22 @@ void hyp_scope_name_number(hyp_scope *s, const char *name, double value)
     hyp_scope_name(s, name, hyp_build_scalar(s->b, s->numbers, value));
 }
 
+void hyp_scope_name_inputs(hyp_scope *s)
+{
+    const char *at = hyp_op_get(s->node.op)->doc;
+    if (*at != '(') {
+        hyp_scope_name(s, "x", s->node.inputs[0]);
+        return;
+    }
+    for (uint32_t i = 0; *at != ')' && *at; i++) {
+        size_t length = strcspn(++at, " )");
+        hyp_form_name name = {
+            .name = at, .length = length, .value = i < s->node.input_count ? s->node.inputs[i] : HYP_NO_VALUE};
+        hyp_build_note(s->b, hyp_vec_push(&s->names, s->b->diag, name));
+        at += length;
+    }
+}
+
 /* The name that was given last counts. */
 static const hyp_form_name *find_name(const hyp_scope *s, const char *name)
 {
@@ -178,6 +194,19 @@ static const struct {
 
 enum { MAX_OPERANDS = 4 };
 
+/* (output N FORM): of an operator's results, the first of which a form of it stands for, number N. */
+static hyp_value_id build_result(hyp_scope *s, const hyp_sexpr *form)
+{
+    if (form->count != 3 || form->items[1]->kind != HYP_SX_INT) return wrong(s, form, "(output N FORM) is wanted");
+    hyp_value_id v = hyp_form_build(s, form->items[2]);
+    if (!hyp_build_ok(s->b) || v == HYP_NO_VALUE) return HYP_NO_VALUE;
+    const hyp_value *value = &s->b->g->values.data[v];
+    const hyp_node *node = value->kind == HYP_VALUE_NODE ? &s->b->g->nodes.data[value->producer] : NULL;
+    if (!node || form->items[1]->integer < 0 || form->items[1]->integer >= node->output_count)
+        return wrong(s, form, "there is no such result");
+    return node->outputs[form->items[1]->integer];
+}
+
 static hyp_value_id build_list(hyp_scope *s, const hyp_sexpr *form)
 {
     hyp_value_id operands[MAX_OPERANDS];
@@ -185,6 +214,7 @@ static hyp_value_id build_list(hyp_scope *s, const hyp_sexpr *form)
     hyp_op op;
     if (form->count == 0 || form->items[0]->kind != HYP_SX_SYMBOL) return wrong(s, form, "a term is wanted");
     const char *head = form->items[0]->text;
+    if (strcmp(head, "output") == 0) return build_result(s, form);
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
         if (strcmp(heads[i].name, head) != 0) continue;
         if (form->count != heads[i].count + 1) return wrong(s, form->items[0], "another number of arguments is wanted");
@@ -195,7 +225,8 @@ static hyp_value_id build_list(hyp_scope *s, const hyp_sexpr *form)
     uint32_t first = read_attrs(s, form, op, attrs);
     if (form->count - first > MAX_OPERANDS) return wrong(s, form->items[0], "too many operands");
     build_operands(s, form, first, operands);
-    return hyp_build_output(s->b, op, attrs, operands, form->count - first, 1, 0);
+    uint32_t results = hyp_op_get(op)->outputs;
+    return hyp_build_output(s->b, op, attrs, operands, form->count - first, results == HYP_VARIADIC ? 1 : results, 0);
 }
 
 hyp_value_id hyp_form_build(hyp_scope *s, const hyp_sexpr *form)

@@ -33,6 +33,8 @@ typedef struct hyp_scope {
 
 void hyp_scope_dispose(hyp_scope *s);
 void hyp_scope_name(hyp_scope *s, const char *name, hyp_value_id value);
+/* Names the inputs of the node as its row's documentation does, "(a b c): ...", or the only one x. */
+void hyp_scope_name_inputs(hyp_scope *s);
 /* Names a constant in the type of the scope's numbers. */
 void hyp_scope_name_number(hyp_scope *s, const char *name, double value);
 /* The value of a name, HYP_NO_VALUE for one that is absent or unknown. */
@@ -76,6 +78,7 @@ typedef hyp_value_id hyp_head_fn(hyp_scope *s, const hyp_value_id *args);
     X("conv-weights", 2, conv_weights) /* (conv-weights x g): by w */                                                  \
     X("conv-transpose-data", 1, conv_transpose_data)       /* of its transpose: by x */                                \
     X("conv-transpose-weights", 2, conv_transpose_weights) /* (conv-transpose-weights g x): by w */                    \
+    X("of-channels", 2, of_channels)             /* (of-channels v x): a number for each channel of x, to broadcast */   \
     X("channel-sum", 1, channel_sum)             /* summed over all axes but the second */                             \
     X("max-pool-back", 1, max_pool_back)         /* added where the largest were */                                    \
     X("average-pool-back", 1, average_pool_back) /* shared among each window */                                        \

@@ -110,6 +110,12 @@ hyp_value_id hyp_head_channel_sum(hyp_scope *s, const hyp_value_id *args)
     return hyp_build_sum(s->b, args[0], axes, count, false);
 }
 
+hyp_value_id hyp_head_of_channels(hyp_scope *s, const hyp_value_id *args)
+{
+    hyp_dim dims[HYP_MAX_RANK] = {hyp_build_type(s->b, args[0]).dims[0], 1, 1, 1, 1, 1, 1, 1};
+    return hyp_build_reshape(s->b, args[0], hyp_build_type(s->b, args[1]).rank - 1, dims);
+}
+
 /* ---- pooling ---------------------------------------------------------------------------------------- */
 
 /* Pads and additions with which the transpose of a convolution over such windows has the size of x: in ceil mode the

@@ -996,6 +996,27 @@ static void a_demoted_variable_keeps_its_type(void **state)
     assert_int_equal(f->graph.values.data[f->graph.nodes.data[0].outputs[0]].type.dtype, HYP_BF16); /* behind a cast */
 }
 
+/* Only its images become narrow: what it scales by and keeps stays as it is, also where a narrow node reads that. */
+static void a_demoted_batch_normalization_keeps_its_statistics(void **state)
+{
+    fixture *f = *state;
+    hyp_diag diag = {0};
+    parse(f, "(graph \"\" (input %x (f32 b 2)) (const %s (f32 2) 1 2) ((%y %m %v) (batch-norm %x %s %s %s %s)) (%n (add %y %m)) "
+             "(output \"n\" %n) (output \"v\" %v))");
+    hyp_graph wide = f->graph;
+    hyp_status status = hyp_graph_demote(&wide, HYP_BF16, &f->graph, &diag);
+    hyp_graph_dispose(&wide);
+    if (status == HYP_OK) status = hyp_graph_verify(&f->graph, &diag);
+    if (status != HYP_OK) fail_msg("%s", diag.message);
+    for (size_t i = 0; i < f->graph.nodes.len; i++) {
+        const hyp_node *node = &f->graph.nodes.data[i];
+        for (uint32_t k = 0; node->op == HYP_OP_batch_norm && k < node->input_count; k++)
+            assert_int_equal(f->graph.values.data[node->inputs[k]].type.dtype, k ? HYP_F32 : HYP_BF16);
+        if (node->op == HYP_OP_batch_norm) assert_int_equal(node->outputs[2], f->graph.outputs.data[1].value);
+    }
+    assert_int_equal(f->graph.nodes.len, 5); /* casts of x, of the mean, and of what is read of both */
+}
+
 typedef struct forgotten {
     const void *data[4];
     size_t count;
@@ -1159,6 +1180,7 @@ int main(void)
         TEST(a_demoted_graph_keeps_its_edges_and_scalars),
         TEST(a_variable_that_stays_what_it_is_takes_no_step),
         TEST(a_demoted_variable_keeps_its_type),
+        TEST(a_demoted_batch_normalization_keeps_its_statistics),
         TEST(borrowed_constants_are_forgotten_when_they_are_written),
         TEST(a_constant_without_data_cannot_be_written),
         TEST(a_size_that_no_input_has_is_refused),

@@ -97,6 +97,30 @@ def norm(x, axis, epsilon):
     return (d(x) - mean) * inverse, mean, inverse
 
 
+def batch_statistics(x, epsilon):
+    axes = tuple(a for a in range(x.ndim) if a != 1)
+    mean, variance = d(x).mean(axes), d(x).var(axes)
+    return mean, variance, 1 / np.sqrt(variance + epsilon)
+
+
+def batch_norm():
+    for name, shape, epsilon, shift in (("images", (3, 5, 4, 6), 1e-5, 0), ("rows", (7, 3), 0.5, 2), ("a channel", (2, 1, 9), 1e-3, 0),
+                                        ("eight channels, far from 0", (2, 8, 3, 5), 1e-5, 100)):
+        x, g = rand(*shape) + np.float32(shift), rand(*shape)
+        scale, bias, kept, spread = rand(shape[1]), rand(shape[1]), rand(shape[1]), abs(rand(shape[1]))
+        mean, variance, inverse = batch_statistics(x, epsilon)
+        across = (slice(None),) + (None,) * (x.ndim - 2)
+        h = (d(x) - mean[across]) * inverse[across]
+        case("batch-norm-stats", name, f":epsilon {epsilon}", [x], [mean, variance, inverse])
+        case("batch-norm", name, f":epsilon {epsilon} :momentum 0.75", [x, scale, bias, kept, spread],
+             [h * scale[across] + bias[across], 0.75 * kept + 0.25 * mean, 0.75 * spread + 0.25 * variance],
+             "BatchNormalization" if shift == 0 else None, epsilon=epsilon, momentum=0.75, training_mode=1)
+        narrow = [mean.astype(np.float32), inverse.astype(np.float32)]
+        axes = tuple(a for a in range(x.ndim) if a != 1)
+        away = (d(x) - d(narrow[0])[across]) * d(narrow[1])[across]
+        case("batch-norm-gradient", name, "", [x, g, *narrow], [(d(g) * away).mean(axes), d(g).mean(axes)])
+
+
 def backward_weights():
     own = np.random.default_rng(73)
 
@@ -216,3 +240,4 @@ def cases():
     case("softmax-gradient", "axis 1", ":axis 1", [x, g], softmax_gradient(x, g, 1))
     sums = np.stack([(d(x)[:, max(0, c - 1):c + 2] ** 2).sum(1) for c in range(4)], 1)
     case("lrn", "three channels", ":size 3 :alpha 0.5", [x], d(x) / (1 + 0.5 / 3 * sums) ** 0.75, "LRN", size=3, alpha=0.5)
+    batch_norm()

@@ -324,6 +324,39 @@ static void gradients_of_rows_are_right_on_every_instruction_set(void **state)
                 check_gradients(list[l], sizes[i], form & 4 ? 10 : 0, form & 1, form & 2);
 }
 
+/* One channel against double, also far from 0, where the squares alone would leave nothing. */
+static void check_channel(const hyp_cpu_kernels *k, int64_t n, double centre, bool of_g)
+{
+    enum { MOST = 5000 };
+    static float x[MOST], g[MOST];
+    rng r = {(uint64_t)n + 1};
+    double want[2] = {0}, size[2] = {0}, have[2];
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = (float)(centre + rng_float(&r));
+        g[i] = (float)rng_float(&r);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        double d = (double)x[i] - (double)x[0], v = of_g ? (double)g[i] : d;
+        want[0] += v, size[0] += fabs(v);
+        want[1] += v * d, size[1] += fabs(v * d);
+    }
+    k->channel_sums(x, of_g ? g : NULL, n, x[0], have);
+    for (int j = 0; j < 2; j++)
+        if (!(fabs(have[j] - want[j]) <= 64 * 0x1p-24 * size[j] + 1e-30))
+            fail_msg("%s: sum %d of %d floats around %g: %.9g, not %.9g", k->isa, j, (int)n, centre, have[j], want[j]);
+}
+
+static void channels_are_summed_on_every_instruction_set(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 3, 16, 33, 49, 196, 1024, 1300, 5000};
+    const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX];
+    hyp_cpu_kernels_list(list);
+    for (size_t l = 0; list[l]; l++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (int form = 0; form < 4; form++) check_channel(list[l], sizes[i], form & 2 ? 1000 : 0, form & 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -334,6 +367,7 @@ int main(void)
         cmocka_unit_test(rows_are_normalized_on_every_instruction_set),
         cmocka_unit_test(random_numbers_are_the_same_on_every_instruction_set),
         cmocka_unit_test(gradients_of_rows_are_right_on_every_instruction_set),
+        cmocka_unit_test(channels_are_summed_on_every_instruction_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -178,6 +178,8 @@ static void operators_without_gradients_are_known(void **state)
                                         "softmax-stats",
                                         "max-pool-gradient",
                                         "norm-gradient",
+                                        "batch-norm-stats",
+                                        "batch-norm-gradient",
                                         "softmax-gradient",
                                         "all-reduce",
                                         "custom",

@@ -606,11 +606,49 @@ static void every_failed_allocation_is_an_error(void **state)
     fail_allocations(DROPPING, &o);
 }
 
+/* What an operator that is there for its gradient is made of gives what it does, of whatever types; the rest stays as it was. */
+static void batch_normalizations_are_written_out(void **state)
+{
+    static const char *const texts[] = {
+        "(graph \"g\" (input %x (f64 3 2 4)) (input %s (f64 2)) (input %b (f64 2)) (input %m (f64 2)) (input %v (f64 2)) "
+        "(%r (relu %x)) ((%y %n %w) (batch-norm :epsilon 0.5 :momentum 0.75 %r %s %b %m %v)) (%z (relu %y)) "
+        "(output \"z\" %z) (output \"y\" %y) (output \"n\" %n) (output \"w\" %w))",
+        "(graph \"g\" (input %x (bf16 5 3)) (input %s (f32 3)) (input %b (f32 3)) (input %m (f32 3)) (input %v (f64 3)) "
+        "((%y %n %w) (batch-norm %x %s %b %m %v)) (output \"z\" %y) (output \"y\" %y) (output \"n\" %n) (output \"w\" %w))",
+    };
+    (void)state;
+    for (size_t t = 0; t < 2; t++) {
+        hyp_dims *dims = new_dims();
+        hyp_graph g = parse(dims, texts[t]), written;
+        hyp_diag diag = {0};
+        rng r = {t + 1};
+        hyp_eval_tensor in[5] = {{0}}, want[4], have[4];
+        assert_true(hyp_has_compositions(&g));
+        assert_ok(hyp_write_out(&g, &written, &diag), &diag);
+        assert_ok(hyp_graph_verify(&written, &diag), &diag);
+        assert_false(hyp_has_compositions(&written));
+        draw_inputs(&g, &r, -2, 3, 1, NULL, in);
+        assert_ok(hyp_graph_eval(&g, HYP_EVAL_DOUBLE, in, 5, want, &diag), &diag);
+        assert_ok(hyp_graph_eval(&written, HYP_EVAL_DOUBLE, in, 5, have, &diag), &diag);
+        for (size_t o = 0; o < 4; o++) {
+            assert_int_equal(want[o].dtype, have[o].dtype);
+            for (size_t i = 0; i < want[o].count; i++) assert_true(fabs(want[o].f[i] - have[o].f[i]) <= 1e-6);
+            hyp_eval_tensor_dispose(&want[o]);
+            hyp_eval_tensor_dispose(&have[o]);
+        }
+        for (size_t i = 0; i < 5; i++) hyp_eval_tensor_dispose(&in[i]);
+        hyp_graph_dispose(&written);
+        hyp_graph_dispose(&g);
+        hyp_dims_destroy(dims);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_is_what_it_should_be),
         cmocka_unit_test(outputs_and_variables_have_their_names),
+        cmocka_unit_test(batch_normalizations_are_written_out),
         cmocka_unit_test(an_output_can_be_the_loss),
         cmocka_unit_test(cross_entropy_is_stable_and_strict),
         cmocka_unit_test(a_scale_keeps_small_gradients),

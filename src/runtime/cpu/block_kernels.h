@@ -517,4 +517,28 @@ static void softmax_gradient(const float *y, const float *g, float *out, int64_t
     }
 }
 
+/* Of d = x - centre: the sums of d and d d, or with g of g and g d, in runs as above. */
+static void channel_sums(const float *x, const float *g, int64_t n, float centre, double *sums)
+{
+    enum { RUN = 64 * W };
+    int64_t i = 0;
+    sums[0] = sums[1] = 0;
+    while (n - i >= W) {
+        vf of[2] = {{0}, {0}}, along[2] = {{0}, {0}};
+        int64_t end = n - i < RUN ? n : i + RUN;
+        for (int j = 0; i + W <= end; i += W, j ^= 1) {
+            vf d = load(x + i) - centre, v = g ? load(g + i) : d;
+            of[j] += v;
+            along[j] += v * d;
+        }
+        sums[0] += (double)lanes_sum(of[0] + of[1]);
+        sums[1] += (double)lanes_sum(along[0] + along[1]);
+    }
+    for (; i < n; i++) {
+        float d = x[i] - centre, v = g ? g[i] : d;
+        sums[0] += (double)v;
+        sums[1] += (double)(v * d);
+    }
+}
+
 #endif

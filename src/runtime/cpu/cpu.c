@@ -201,6 +201,8 @@ static const struct {
     {"lstm-gradient", hyp_cpu_prepare_recurrent_gradient, HYP_CPU_OWN},
     {"gru-gradient", hyp_cpu_prepare_recurrent_gradient, HYP_CPU_OWN},
     {"rnn-gradient", hyp_cpu_prepare_recurrent_gradient, HYP_CPU_OWN},
+    {"batch-norm-stats", hyp_cpu_prepare_batch_norm, HYP_CPU_OWN},
+    {"batch-norm-gradient", hyp_cpu_prepare_batch_norm, HYP_CPU_OWN},
     {"norm-gradient", hyp_cpu_prepare_gradient, HYP_CPU_OWN},
     {"softmax-gradient", hyp_cpu_prepare_gradient, HYP_CPU_OWN},
 #ifdef HYP_HAVE_ONEDNN

@@ -169,6 +169,9 @@ HYP_NODISCARD hyp_status hyp_cpu_prepare_pool(hyp_cpu_model *model, uint32_t ste
 /* pool_gradient.c: max-pool-gradient. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_pool_gradient(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                        const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
+/* batch_norm.c: batch-norm-stats, batch-norm-gradient. */
+HYP_NODISCARD hyp_status hyp_cpu_prepare_batch_norm(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                                    const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
 /* movement.c: softmax-stats. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_stats(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);

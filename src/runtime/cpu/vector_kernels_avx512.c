@@ -37,6 +37,7 @@ const hyp_cpu_kernels hyp_cpu_kernels_avx512 = {
     .norm = norm,
     .norm_gradient = norm_gradient,
     .softmax_gradient = softmax_gradient,
+    .channel_sums = channel_sums,
     .doubles = multiply_doubles,
     .widen = widen,
     .narrow = narrow,

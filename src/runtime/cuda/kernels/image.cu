@@ -2,6 +2,7 @@
 #include "kernels.cu"
 #include "rows.cu"
 #include "reduce.cu"
+#include "channels.cu"
 #include "scatter.cu"
 #include "windows.cu"
 #include "recurrent.cu"

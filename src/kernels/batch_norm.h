@@ -1,0 +1,16 @@
+/* batch_norm.h - what the operators of a batch normalization compute by their calls, for every device that has them. */
+#ifndef HYP_KERNELS_BATCH_NORM_H
+#define HYP_KERNELS_BATCH_NORM_H
+
+#include "kernels/kernels.h"
+
+/* x, and what else is of its shape, as [images, channels, places]: the last two are side by side in the plan's order. */
+typedef struct hyp_channels {
+    int64_t images, channels, places;
+} hyp_channels;
+
+/* Checks the arrays of a call of batch-norm-stats, or of batch-norm-gradient. */
+HYP_NODISCARD hyp_status hyp_kernel_read_batch_norm_stats(const hyp_kernel_call *c, hyp_channels *out);
+HYP_NODISCARD hyp_status hyp_kernel_read_batch_norm_gradient(const hyp_kernel_call *c, hyp_channels *out);
+
+#endif
