@@ -24,6 +24,11 @@ static size_t tensors_of(const HypPlan__Step *step, uint32_t *tensors)
     return reads + hyp_plan_step_writes(step, tensors + reads, TENSORS - reads);
 }
 
+static bool calls(const HypPlan__Step *step, const char *kernel)
+{
+    return step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL && strcmp(step->call->kernel, kernel) == 0;
+}
+
 bool hyp_uses_layouts(const HypPlan__Step *step, const bool *channels_last)
 {
     uint32_t tensors[TENSORS];
@@ -37,8 +42,8 @@ static bool is_window(const HypPlan__Step *step)
 {
     static const char *const kernels[] = {"conv", "conv-transpose", "conv-backward-weights", "max-pool",
                                           "average-pool"};
-    for (size_t i = 0; step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL && i < sizeof kernels / sizeof *kernels; i++)
-        if (strcmp(kernels[i], step->call->kernel) == 0) return true;
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        if (calls(step, kernels[i])) return true;
     return false;
 }
 
@@ -98,6 +103,16 @@ static bool visit_window(const HypPlan__Program *p, const HypPlan__Step *step, b
     uint32_t added = added_plus1 - 1;
     if (channels_last[added] || !hyp_plan_same_slot(p, added, y)) return changed;
     return strike(channels_last, y) || changed;
+}
+
+/* A kernel that takes images in either order takes all of them in one. What is no image is no candidate. */
+static bool visit_alike(const HypPlan__Program *p, const HypPlan__Step *step, bool *channels_last)
+{
+    uint32_t tensors[TENSORS];
+    size_t count = tensors_of(step, tensors);
+    bool all = true;
+    for (size_t i = 0; i < count; i++) all = all && (channels_last[tensors[i]] || p->tensors[tensors[i]]->n_dims < 3);
+    return !all && strike_all(step, channels_last);
 }
 
 /* All alike, single values aside. */
@@ -251,6 +266,9 @@ static bool visit(const HypPlan__Program *p, const HypPlan__Step *step, const in
                   bool *channels_last)
 {
     if (is_window(step)) return visit_window(p, step, channels_last);
+    if (also & HYP_LAST_TRAINED && (calls(step, "batch-norm-stats") || calls(step, "batch-norm-gradient") ||
+                                    calls(step, "max-pool-gradient")))
+        return visit_alike(p, step, channels_last);
     switch ((int)step->kernel_case) {
     case HYP_PLAN__STEP__KERNEL_POINTWISE:
         return also & HYP_LAST_WALKED ? visit_walk(p, step, values, channels_last)

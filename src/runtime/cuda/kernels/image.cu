@@ -5,5 +5,6 @@
 #include "channels.cu"
 #include "scatter.cu"
 #include "windows.cu"
+#include "pool_gradient.cu"
 #include "recurrent.cu"
 #include "nn.cu"

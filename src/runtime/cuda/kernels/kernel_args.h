@@ -24,7 +24,7 @@
     X(gather_along) X(scatter_list) X(scatter_sort) X(scatter) X(scatter_pieces) X(scatter_elements) \
     X(range_f64) X(range_u64) X(random_uniform) X(prefetch) \
     X(conv_f32) X(conv_f64) X(conv_u64) X(conv_transpose_f32) X(conv_transpose_f64) X(conv_transpose_u64) \
-    X(conv_weights_f32) X(conv_weights_f64) X(conv_weights_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_pieces) X(pool_gradient_f32) X(pool_gradient_f64) \
+    X(conv_weights_f32) X(conv_weights_f64) X(conv_weights_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_pieces) X(pool_gradient_f32) X(pool_gradient_f64) X(pool_gradient_pieces) \
     X(depthwise) X(unfold) X(recurrence_f32) X(recurrence_f64) X(recurrence_back_f32) X(recurrence_back_f64) X(nn_act)
 #define HYP_CUDA_LAYER_KERNELS(X) \
     X(layer_f32_1) X(layer_f32_1_short) X(layer_f32_16) X(layer_f16_1) X(layer_f16_1_short) X(layer_f16_16) \
@@ -333,8 +333,8 @@ typedef struct hyp_cuda_pool {
     uint32_t columns;    /* places count the outermost axis of a channel fastest */
 } hyp_cuda_pool;
 
-/* by_x = the sums of g of those windows whose first largest element, y, an element of x is. Windows have x and y with the
- * channels in front. */
+/* by_x = the sums of g of those windows whose first largest element, y, an element of x is. Of pool_gradient_pieces
+ * channels and elements are 16 bytes each. g lies as y does, and both and by_x as x. */
 typedef struct hyp_cuda_pool_gradient {
     hyp_cuda_windows windows; /* total: elements of x */
     uint64_t x, y, g, by_x;

@@ -393,70 +393,7 @@ template <typename C> __device__ __forceinline__ void pooling(const hyp_cuda_poo
     }
 }
 
-// Is there an element v at a tap of window o before this one, row by row? I has room for places in a channel.
-template <typename C, typename I>
-__device__ __forceinline__ bool is_before(const hyp_cuda_pool_gradient &p, int64_t plane, const I *o, const I *tap, C v)
-{
-    const hyp_cuda_windows &w = p.windows;
-    I begin[HYP_CUDA_SPATIAL];
-#pragma unroll
-    for (int a = 0; a < HYP_CUDA_SPATIAL; a++) begin[a] = o[a] * (I)w.stride[a] - (I)w.before[a];
-#pragma unroll 1
-    for (I k2 = 0; k2 <= tap[2]; k2++)
-#pragma unroll 1
-        for (I k1 = 0; k1 < (I)w.kernel[1]; k1++)
-#pragma unroll 1
-            for (I k0 = 0; k0 < (I)w.kernel[0]; k0++) {
-                if (k2 == tap[2] && (k1 > tap[1] || (k1 == tap[1] && k0 >= tap[0]))) return false;
-                I a2 = begin[2] + k2 * (I)w.dilation[2], a1 = begin[1] + k1 * (I)w.dilation[1];
-                I a0 = begin[0] + k0 * (I)w.dilation[0];
-                if (a2 < 0 || a2 >= (I)w.in[2] || a1 < 0 || a1 >= (I)w.in[1] || a0 < 0 || a0 >= (I)w.in[0]) continue;
-                if (element<C>(p.dtype, p.x, plane * w.in_count + ((a2 * (I)w.in[1] + a1) * (I)w.in[0] + a0)) == v) return true;
-            }
-    return false;
-}
-
-// An element of x a thread, over all windows that reach it, which are few: of most of them the largest is another.
-template <typename C, typename I> __device__ __forceinline__ void pooling_gradient(const hyp_cuda_pool_gradient &p)
-{
-    const hyp_cuda_windows &w = p.windows;
-#pragma unroll 1
-    for (int64_t i = first_thread(); i < w.total; i += thread_count()) {
-        int64_t plane = i;
-        I first[HYP_CUDA_SPATIAL], last[HYP_CUDA_SPATIAL], reach[HYP_CUDA_SPATIAL], o[HYP_CUDA_SPATIAL];
-#pragma unroll
-        for (int a = 0; a < HYP_CUDA_SPATIAL; a++) {
-            int64_t rest = divide(plane, p.in[a]), to = plane - rest * p.in[a].size + w.before[a];
-            int64_t back = to - (w.kernel[a] - 1) * w.dilation[a], end = divide(to, p.stride[a]);
-            plane = rest;
-            reach[a] = (I)to;
-            first[a] = back <= 0 ? 0 : (I)divide(back + w.stride[a] - 1, p.stride[a]);
-            last[a] = (I)(end < w.out[a].size ? end : w.out[a].size - 1);
-        }
-        C v = element<C>(p.dtype, p.x, i), sum = 0;
-#pragma unroll 1
-        for (o[2] = first[2]; o[2] <= last[2]; o[2]++)
-#pragma unroll 1
-            for (o[1] = first[1]; o[1] <= last[1]; o[1]++)
-#pragma unroll 1
-                for (o[0] = first[0]; o[0] <= last[0]; o[0]++) {
-                    int64_t at = plane * p.out_count + ((o[2] * (I)w.out[1].size + o[1]) * (I)w.out[0].size + o[0]);
-                    if (element<C>(p.dtype, p.y, at) != v) continue;
-                    I tap[HYP_CUDA_SPATIAL];
-                    bool under = true;
-#pragma unroll
-                    for (int a = 0; a < HYP_CUDA_SPATIAL; a++) {
-                        I away = reach[a] - o[a] * (I)w.stride[a];
-                        tap[a] = w.dilation[a] == 1 ? away : away / (I)w.dilation[a];
-                        under &= tap[a] * (I)w.dilation[a] == away;
-                    }
-                    if (under && !is_before(p, plane, o, tap, v)) sum += element<C>(p.dtype, p.g, at);
-                }
-        set_element(p.dtype, p.by_x, i, sum);
-    }
-}
-
-// The same for 16 bytes of channels at a time.
+// Pooling of 16 bytes of channels at a time.
 __device__ __forceinline__ void pool_channels(const hyp_cuda_pool &p)
 {
     const hyp_cuda_windows &w = p.windows;
@@ -530,8 +467,6 @@ KERNEL(conv_weights_f64, hyp_cuda_conv_weights, weights_gradient<double>(p))
 KERNEL(conv_weights_u64, hyp_cuda_conv_weights, weights_gradient<uint64_t>(p))
 KERNEL(depthwise, hyp_cuda_depthwise, convolve_depthwise(p))
 KERNEL(pool_pieces, hyp_cuda_pool, pool_channels(p))
-KERNEL(pool_gradient_f32, hyp_cuda_pool_gradient, (pooling_gradient<float, int32_t>(p)))
-KERNEL(pool_gradient_f64, hyp_cuda_pool_gradient, (pooling_gradient<double, int64_t>(p)))
 KERNEL(pool_f32, hyp_cuda_pool, pooling<float>(p))
 KERNEL(pool_f64, hyp_cuda_pool, pooling<double>(p))
 KERNEL(pool_i64, hyp_cuda_pool, pooling<int64_t>(p))

@@ -91,7 +91,7 @@ static hyp_cuda_call_fn *find(const HypPlan__Call *k)
 static bool has_windows(hyp_cuda_call_fn *add)
 {
     return add == hyp_cuda_add_conv || add == hyp_cuda_add_conv_transpose || add == hyp_cuda_add_conv_backward_weights ||
-           add == hyp_cuda_add_pool;
+           add == hyp_cuda_add_pool || add == hyp_cuda_add_pool_gradient;
 }
 
 /* Of a type that reductions know. */

@@ -88,13 +88,21 @@ hyp_status hyp_cuda_add_pool_gradient(hyp_cuda_build *b, const HypPlan__Call *k,
     for (int32_t a = 0; a < window.n; a++)
         wide |= window.in[a] + window.before[a] + window.after[a] + window.kernel[a] * window.dilation[a] + window.stride[a] > INT32_MAX;
     hyp_cuda_grid grid = {.kernel = wide ? HYP_CUDA_KERNEL_pool_gradient_f64 : HYP_CUDA_KERNEL_pool_gradient_f32};
-    hyp_cuda_windows_of(&window, x, &c->in[1], &args.windows);
-    args.windows.total = x->count;
-    for (int32_t a = 0; a < HYP_CUDA_SPATIAL; a++) {
-        args.in[a] = hyp_cuda_extent_of(args.windows.in[a]);
-        args.stride[a] = hyp_cuda_extent_of(args.windows.stride[a]);
+    hyp_cuda_windows *w = &args.windows;
+    hyp_cuda_windows_of(&window, x, &c->in[1], w);
+    w->total = x->count;
+    w->x_last = w->y_last = hyp_cuda_lies_last(b, k->inputs_plus1[0] - 1);
+    const int64_t per_piece = PIECE / (int64_t)hyp_dtype_size(x->dtype);
+    if (w->x_last && !wide && x->dims[1] % per_piece == 0) { /* such are floats of 16 and 32 bits */
+        grid.kernel = HYP_CUDA_KERNEL_pool_gradient_pieces;
+        w->channels = hyp_cuda_extent_of(x->dims[1] / per_piece);
+        w->total /= per_piece;
     }
-    hyp_cuda_spread(b->session->model->device, x->count, &grid);
+    for (int32_t a = 0; a < HYP_CUDA_SPATIAL; a++) {
+        args.in[a] = hyp_cuda_extent_of(w->in[a]);
+        args.stride[a] = hyp_cuda_extent_of(w->stride[a]);
+    }
+    hyp_cuda_spread(b->session->model->device, w->total, &grid);
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_pool_gradient, x, hyp_plan_call_input(k, 0)),
                                    HYP_CUDA_SLOT(hyp_cuda_pool_gradient, y, hyp_plan_call_input(k, 1)),
                                    HYP_CUDA_SLOT(hyp_cuda_pool_gradient, g, hyp_plan_call_input(k, 2)),

@@ -34,14 +34,18 @@ typedef struct own_places {
     hyp_diag *diag;
 } own_places;
 
+static bool trains_in_f32(const HypPlan__Program *p, const HypPlan__Step *step)
+{
+    return step->kernel_case == HYP_PLAN__STEP__KERNEL_CALL && strcmp(step->call->kernel, "conv-backward-weights") == 0 &&
+           p->tensors[step->call->outputs[0]]->dtype == HYP_F32;
+}
+
 /* In f32 without TF32 cuDNN has its kernels for the plan's order, and a training's weights are no constants that a product
  * could read: there its images stay as they are. */
 static uint32_t types_last(const HypPlan__Program *p)
 {
     bool strict = false;
-    for (size_t i = 0; i < p->n_steps && !hyp_cuda_is_tf32(p); i++)
-        strict = strict || (p->steps[i]->kernel_case == HYP_PLAN__STEP__KERNEL_CALL &&
-                            strcmp(p->steps[i]->call->kernel, "conv-backward-weights") == 0);
+    for (size_t i = 0; i < p->n_steps && !hyp_cuda_is_tf32(p); i++) strict = strict || trains_in_f32(p, p->steps[i]);
     return strict ? HYP_CUDA_TYPES_LAST & ~(1u << HYP_F32) : HYP_CUDA_TYPES_LAST;
 }
 
@@ -53,7 +57,7 @@ hyp_status hyp_cuda_choose_layouts(const hyp_cuda_session *s, const int64_t *val
     p->channels_last = hyp_arena_zalloc(&p->arena, program->n_tensors, sizeof *p->channels_last);
     if (!p->channels_last) return hyp_fail_memory(diag, program->n_tensors);
     return hyp_choose_layouts(program, values, types_last(program), HYP_CUDA_LAST_AXES,
-                              HYP_LAST_REDUCED | HYP_LAST_COPIED | HYP_LAST_WALKED, p->channels_last, diag);
+                              HYP_LAST_REDUCED | HYP_LAST_COPIED | HYP_LAST_WALKED | HYP_LAST_TRAINED, p->channels_last, diag);
 }
 
 /* ---- lives ------------------------------------------------------------------------------------------------------ */
