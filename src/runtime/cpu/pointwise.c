@@ -25,6 +25,7 @@ typedef struct pointwise {
         hyp_dtype dtype;
         bool copied; /* named as an output: must be read before any output is written */
         bool dense;  /* runs lie one behind the other */
+        bool single; /* it is one number, in its block before the first */
     } input[HYP_PLAN_POINTWISE_INPUTS];
     hyp_block_instr instr[HYP_PLAN_POINTWISE_REGISTERS]; /* where it computes in f32 */
     struct {
@@ -175,18 +176,32 @@ static void run_instr(const pointwise *s, const hyp_cpu_run *run, size_t i, cons
         hyp_cpu_wide_instr(s->compute, in, out, x, n);
 }
 
+static bool is_constant(const pointwise *s, size_t instr) { return s->step->instrs[instr]->op == HYP_PLAN__POINTWISE__OP__CONST; }
+
+/* What is the same in every block, before the first: each register has a block of its own. */
+static void fill_blocks(const pointwise *s, const hyp_cpu_run *run, const hyp_walk *walk, char *blocks)
+{
+    const void *registers[HYP_PLAN_POINTWISE_REGISTERS] = {blocks};
+    for (size_t i = 0; i < s->inputs; i++)
+        if (s->input[i].single) load_input(s, run, walk, i, 0, blocks + i * block_bytes(s), HYP_BLOCK);
+    for (size_t i = 0; i < s->instrs; i++)
+        if (is_constant(s, i)) run_instr(s, run, i, registers, blocks + (s->inputs + i) * block_bytes(s), HYP_BLOCK);
+}
+
 /* Short runs, beside each other in blocks: `count` of them from `walk` on, which goes to the one behind. */
 static void load_runs(const pointwise *s, const hyp_cpu_run *run, hyp_walk *walk, char *blocks, int64_t count,
                       const void **registers)
 {
     int64_t n = count * s->length;
     for (size_t i = 0; i < s->inputs; i++)
-        if (s->input[i].dense)
+        if (s->input[i].single)
+            registers[i] = blocks + i * block_bytes(s);
+        else if (s->input[i].dense)
             registers[i] = load_block(s, run, walk, i, 0, (float *)(void *)(blocks + i * block_bytes(s)), n);
     for (int64_t r = 0; r < count; r++, hyp_walk_next(walk))
         for (size_t i = 0; i < s->inputs; i++) {
             float *room = (float *)(void *)(blocks + i * block_bytes(s)), *at = room + r * s->length;
-            if (s->input[i].dense) continue;
+            if (s->input[i].dense || s->input[i].single) continue;
             registers[i] = room;
             const float *from = load_block(s, run, walk, i, 0, at, s->length);
             if (from != at) memcpy(at, from, (size_t)s->length * sizeof *at);
@@ -202,9 +217,9 @@ static void run_block(const pointwise *s, const hyp_cpu_run *run, hyp_walk *walk
     char *block = blocks;
     if (s->together > 1) load_runs(s, run, walk, blocks, n / s->length, registers);
     for (size_t i = 0; i < s->inputs; i++, block += block_bytes(s))
-        if (s->together == 1) registers[i] = load_input(s, run, walk, i, done, block, n);
+        if (s->together == 1) registers[i] = s->input[i].single ? block : load_input(s, run, walk, i, done, block, n);
     for (size_t i = 0; i < s->instrs; i++, block += block_bytes(s)) {
-        run_instr(s, run, i, registers, block, n);
+        if (!is_constant(s, i)) run_instr(s, run, i, registers, block, n);
         registers[s->inputs + i] = block;
     }
     for (size_t i = 0; i < s->outputs; i++) {
@@ -229,6 +244,7 @@ static void pointwise_part(void *state, int64_t begin, int64_t end, int thread)
     int64_t each = blocks_of_run(s), block = begin % each, row = begin / each * s->together;
     hyp_walk walk = s->walk;
     hyp_walk_seek(&walk, row);
+    if (begin < end) fill_blocks(s, r->run, &walk, work);
     for (int64_t i = begin; i < end && s->together > 1; i++, row += s->together) {
         int64_t count = s->runs - row < s->together ? s->runs - row : s->together;
         run_block(s, r->run, &walk, work, 0, row * s->length, count * s->length);
@@ -293,6 +309,13 @@ static bool is_dense(const pointwise *s, size_t i)
     return dense;
 }
 
+static bool is_single(const pointwise *s, size_t i)
+{
+    bool single = s->steps[i] == 0;
+    for (size_t a = 0; a < s->walk.rank; a++) single = single && s->walk.strides[i][a] == 0;
+    return single;
+}
+
 static void translate(const HypPlan__Program *p, const HypPlan__Pointwise *step, const int64_t *values, pointwise *s)
 {
     *s = (pointwise){.step = step,
@@ -323,7 +346,10 @@ static void translate(const HypPlan__Program *p, const HypPlan__Pointwise *step,
     s->length = hyp_walk_take_inner(&s->walk, s->steps);
     s->runs = hyp_walk_count(&s->walk);
     s->together = s->compute == HYP_F32 && s->length > 0 && s->length <= HYP_BLOCK / 2 ? HYP_BLOCK / s->length : 1;
-    for (size_t i = 0; i < s->inputs; i++) s->input[i].dense = is_dense(s, i);
+    for (size_t i = 0; i < s->inputs; i++) {
+        s->input[i].dense = is_dense(s, i);
+        s->input[i].single = is_single(s, i);
+    }
 }
 
 /* Whether a step reads and writes so much that who reads a result does not find it in a cache. Systems do not say what part of
