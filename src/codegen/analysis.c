@@ -229,7 +229,7 @@ static hyp_status find_group(hyp_lowering *l, hyp_node_id n, uint32_t *out)
     return fits ? HYP_OK : hyp_fail(l->diag, HYP_ERR_INTERNAL, "a node of %u inputs fits no step", node->input_count);
 }
 
-/* Whether a node is a cast to a type that is no smaller: reading it in place of what it reads is never less. */
+/* Whether a node is a cast to a type that is no smaller: then its readers read no more where they read what it does. */
 static bool is_widening(const hyp_lowering *l, const hyp_node *node)
 {
     return node->op == HYP_OP_cast && hyp_dtype_size(hyp_lower_value(l, node->outputs[0])->type.dtype) >=

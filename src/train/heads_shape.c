@@ -67,11 +67,11 @@ hyp_value_id hyp_head_ratio(hyp_scope *s, const hyp_value_id *args)
     hyp_dim all = hyp_build_count(b, &x, 0, x.rank), each = hyp_build_count(b, &y, 0, y.rank), ratio;
     if (hyp_build_ok(b) && each != 0 && hyp_dim_floordiv(b->g->dims, all, each, &ratio, NULL) == HYP_OK &&
         hyp_dim_is_const(ratio) && hyp_build_mul(b, ratio, each) == all)
-        return hyp_build_scalar(b, x.dtype, (double)ratio);
-    hyp_value_id count = hyp_build_cast(b, hyp_build_node(b, HYP_OP_size, NULL, args[0]), x.dtype);
+        return hyp_build_scalar(b, y.dtype, (double)ratio);
+    hyp_value_id count = hyp_build_cast(b, hyp_build_node(b, HYP_OP_size, NULL, args[0]), y.dtype);
     if (each == 1) return count;
     return hyp_build_node(b, HYP_OP_div, NULL, count,
-                          hyp_build_cast(b, hyp_build_node(b, HYP_OP_size, NULL, args[1]), x.dtype));
+                          hyp_build_cast(b, hyp_build_node(b, HYP_OP_size, NULL, args[1]), y.dtype));
 }
 
 /* The products of what stands before and of what stands behind each element, along the reduced axes as one: a zero

@@ -63,6 +63,6 @@ static hyp_status write_out(void *user, hyp_graph *out, hyp_node_id id, const hy
 
 hyp_status hyp_write_out(const hyp_graph *in, hyp_graph *out, hyp_diag *diag)
 {
-    hyp_graph source = *in; /* who makes nodes is handed no const */
+    hyp_graph source = *in; /* for the maker, to which nothing const is handed on */
     return hyp_graph_rebuild(in, write_out, &source, out, diag);
 }
