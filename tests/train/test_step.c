@@ -549,9 +549,11 @@ static void counts_stay_with_their_outputs(void **state)
 
 static hyp_status make_and_forget(const hyp_graph *model, const hyp_train_options *o, hyp_diag *diag)
 {
-    hyp_graph step;
-    hyp_status status = hyp_train_step(model, o, &step, diag);
-    if (status == HYP_OK) hyp_graph_dispose(&step);
+    hyp_graph step, written;
+    HYP_TRY(hyp_train_step(model, o, &step, diag));
+    hyp_status status = hyp_write_out(&step, &written, diag);
+    if (status == HYP_OK) hyp_graph_dispose(&written);
+    hyp_graph_dispose(&step);
     return status;
 }
 
@@ -604,6 +606,10 @@ static void every_failed_allocation_is_an_error(void **state)
     o = sgd("mse");
     o.dropout = true;
     fail_allocations(DROPPING, &o);
+    o = sgd("mse");
+    fail_allocations("(graph \"g\" (input %x (bf16 batch 3)) (const %s (f32 3) 1 2 3) (const %v (f32 3) 1 2 3) "
+                     "((%y %m %w) (batch-norm %x %s %s %v %v)) (output \"y\" %y))",
+                     &o);
 }
 
 /* What an operator that is there for its gradient is made of gives what it does, of whatever types; the rest stays as it was. */
