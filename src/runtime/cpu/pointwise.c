@@ -176,7 +176,10 @@ static void run_instr(const pointwise *s, const hyp_cpu_run *run, size_t i, cons
         hyp_cpu_wide_instr(s->compute, in, out, x, n);
 }
 
-static bool is_constant(const pointwise *s, size_t instr) { return s->step->instrs[instr]->op == HYP_PLAN__POINTWISE__OP__CONST; }
+static bool is_constant(const pointwise *s, size_t instr)
+{
+    return s->step->instrs[instr]->op == HYP_PLAN__POINTWISE__OP__CONST;
+}
 
 /* What is the same in every block, before the first: each register has a block of its own. */
 static void fill_blocks(const pointwise *s, const hyp_cpu_run *run, const hyp_walk *walk, char *blocks)
@@ -208,16 +211,33 @@ static void load_runs(const pointwise *s, const hyp_cpu_run *run, hyp_walk *walk
         }
 }
 
+/* The inputs of a block of a long run. A number that stays the same along the run is written out for the first of its
+ * blocks that this thread does, which is `fresh`, as long as any. */
+static void load_inputs(const pointwise *s, const hyp_cpu_run *run, const hyp_walk *walk, char *blocks, int64_t done,
+                        bool fresh, int64_t n, const void **registers)
+{
+    const int64_t longest = s->length < HYP_BLOCK ? s->length : HYP_BLOCK;
+    for (size_t i = 0; i < s->inputs; i++) {
+        char *block = blocks + i * block_bytes(s);
+        registers[i] = block;
+        if (s->steps[i] != 0)
+            registers[i] = load_input(s, run, walk, i, done, block, n);
+        else if (fresh && !s->input[i].single)
+            load_input(s, run, walk, i, done, block, longest);
+    }
+}
+
 /* One block: n elements that start `done` into the run that `walk` is at, whose first result is element `at` of the
  * outputs; or, of short runs, those from there on. */
-static void run_block(const pointwise *s, const hyp_cpu_run *run, hyp_walk *walk, char *blocks, int64_t done,
+static void run_block(const pointwise *s, const hyp_cpu_run *run, hyp_walk *walk, char *blocks, int64_t done, bool fresh,
                       int64_t at, int64_t n)
 {
     const void *registers[HYP_PLAN_POINTWISE_REGISTERS] = {blocks}; /* for operands that are not there */
-    char *block = blocks;
-    if (s->together > 1) load_runs(s, run, walk, blocks, n / s->length, registers);
-    for (size_t i = 0; i < s->inputs; i++, block += block_bytes(s))
-        if (s->together == 1) registers[i] = s->input[i].single ? block : load_input(s, run, walk, i, done, block, n);
+    char *block = blocks + s->inputs * block_bytes(s);
+    if (s->together > 1)
+        load_runs(s, run, walk, blocks, n / s->length, registers);
+    else
+        load_inputs(s, run, walk, blocks, done, fresh, n, registers);
     for (size_t i = 0; i < s->instrs; i++, block += block_bytes(s)) {
         if (!is_constant(s, i)) run_instr(s, run, i, registers, block, n);
         registers[s->inputs + i] = block;
@@ -247,11 +267,12 @@ static void pointwise_part(void *state, int64_t begin, int64_t end, int thread)
     if (begin < end) fill_blocks(s, r->run, &walk, work);
     for (int64_t i = begin; i < end && s->together > 1; i++, row += s->together) {
         int64_t count = s->runs - row < s->together ? s->runs - row : s->together;
-        run_block(s, r->run, &walk, work, 0, row * s->length, count * s->length);
+        run_block(s, r->run, &walk, work, 0, true, row * s->length, count * s->length);
     }
     for (int64_t i = begin; i < end && s->together == 1; i++) {
         int64_t done = block * HYP_BLOCK, left = s->length - done;
-        run_block(s, r->run, &walk, work, done, row * s->length + done, left < HYP_BLOCK ? left : HYP_BLOCK);
+        if (left > HYP_BLOCK) left = HYP_BLOCK;
+        run_block(s, r->run, &walk, work, done, i == begin || done == 0, row * s->length + done, left);
         if (++block < each) continue;
         block = 0;
         row++;

@@ -54,10 +54,9 @@ static void planes_part(void *state, int64_t begin, int64_t end, int thread)
     for (int64_t plane = begin; plane < end; plane++) {
         const float *x = r->x + plane * w->in_count, *y = r->y + plane * w->out_count, *g = r->g + plane * w->out_count;
         float *by_x = r->by_x + plane * w->in_count;
+        int64_t o[HYP_SPATIAL] = {0};
         memset(by_x, 0, (size_t)w->in_count * sizeof *by_x);
-        for (int64_t i = 0; i < w->out_count; i++) {
-            int64_t o[HYP_SPATIAL];
-            hyp_window_position(w->n, w->out, i, o);
+        for (int64_t i = 0; i < w->out_count; i++, hyp_index_next(w->n, w->out, o)) {
             int64_t at = find_first(r->s, o, x, y[i]);
             if (at >= 0) by_x[at] += g[i];
         }
