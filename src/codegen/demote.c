@@ -67,8 +67,8 @@ static hyp_status wide_value(demotion *d, hyp_value_id v, hyp_value_id *out)
     return add_cast(d, d->narrow[v], cast_attr(HYP_F32), out);
 }
 
-/* Whether a node reads input i, or gives result i, in the type that the model gives it: kernels of a custom operator know no other,
- * and statistics that a batch normalization keeps, and what it scales by, are no images. */
+/* Whether a node reads input i, or gives result i, in the type that the model gives it: kernels of a custom operator know
+ * no other, and statistics that a batch normalization keeps, and what it scales by, are no images. */
 static bool stays_wide(const hyp_node *node, uint32_t i)
 {
     if (hyp_op_get(node->op)->flags & HYP_OPF_OPAQUE) return true;
@@ -82,7 +82,8 @@ static hyp_status copy_node(demotion *d, const hyp_node *node)
     hyp_value_id *outputs = lists + node->input_count;
     hyp_status status = HYP_OK;
     for (uint32_t i = 0; i < node->input_count && status == HYP_OK; i++)
-        status = stays_wide(node, i) ? wide_value(d, node->inputs[i], &lists[i]) : narrow_value(d, node->inputs[i], &lists[i]);
+        status = stays_wide(node, i) ? wide_value(d, node->inputs[i], &lists[i])
+                                     : narrow_value(d, node->inputs[i], &lists[i]);
     bool to_f32 = node->op == HYP_OP_cast && d->in->values.data[node->outputs[0]].type.dtype == HYP_F32;
     if (status == HYP_OK)
         status = hyp_graph_add_node(d->out, node->op, lists, node->input_count, to_f32 ? &d->to : node->attrs,

@@ -29,8 +29,8 @@ typedef struct hyp_value_info {
     uint32_t output_plus1; /* the graph output in whose memory it is computed */
 } hyp_value_info;
 
-/* Elementwise nodes that become one step: `root` and nodes whose only readers are in the group, or in groups of which each has
- * them: those belong to none. */
+/* Elementwise nodes that become one step: `root` and nodes whose only readers are in the group, or in groups of which
+ * each has them: those belong to none. */
 typedef struct hyp_group {
     hyp_node_id root; /* the last node; its result is the step's, with those of members that are outputs of the graph */
     uint32_t results; /* of them all */

@@ -345,8 +345,8 @@ hyp_status hyp_infer_lrn(const hyp_infer_call *c)
 /* Element types in which the statistics of x are. */
 static hyp_dtype wide_type(const hyp_type *x) { return x->dtype == HYP_F64 ? HYP_F64 : HYP_F32; }
 
-/* x [N C ...] of floats; inputs from `first` on have an element of floats for each channel, and outputs from `result` on, of the type
- * of statistics. */
+/* x [N C ...] of floats; inputs from `first` on have an element of floats for each channel, and outputs from `result` on,
+ * of the type of statistics. */
 static hyp_status check_channels(const hyp_infer_call *c, uint32_t first, uint32_t result)
 {
     const hyp_type *x = &c->in[0]->type;

@@ -47,7 +47,8 @@ static hyp_status emit_deviation(const hyp_onnx_node *n, hyp_value_id variance, 
     return hyp_onnx_emit(n, HYP_OP_sqrt, out, 1, NULL, out, 1);
 }
 
-/* While training, mean and variance are those of the batch. What becomes of those that are kept is an output, if anybody asks. */
+/* While training, mean and variance are those of the batch. What becomes of those that are kept is an output, if anybody
+ * asks. */
 static hyp_status import_batch_statistics(hyp_onnx_node *n, double epsilon)
 {
     hyp_value_id outs[3];

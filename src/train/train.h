@@ -45,8 +45,8 @@ HYP_NODISCARD hyp_status hyp_train_step(const hyp_graph *model, const hyp_train_
 
 /* Whether a graph has operators that there are for their gradients (batch-norm), and that run as what they are made of. */
 bool hyp_has_compositions(const hyp_graph *g);
-/* Copies what is live of a graph, with what such operators are made of in their place. *out is set on success; data are borrowed
- * and copied as by hyp_graph_copy_live. */
+/* Copies what is live of a graph, with what such operators are made of in their place. *out is set on success; data are
+ * borrowed and copied as by hyp_graph_copy_live. */
 HYP_NODISCARD hyp_status hyp_write_out(const hyp_graph *in, hyp_graph *out, hyp_diag *diag);
 
 #endif

@@ -1,5 +1,5 @@
-/* write_out.c - operators that there are for their gradients, as the operators that they are made of: what their statistics are
- * computed by has kernels, and elementwise operators behind it run with those around them. */
+/* write_out.c - operators that there are for their gradients, as the operators that they are made of: what their
+ * statistics are computed by has kernels, and elementwise operators behind it run with those around them. */
 #include "train/form.h"
 #include "train/train.h"
 

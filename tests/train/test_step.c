@@ -612,7 +612,8 @@ static void every_failed_allocation_is_an_error(void **state)
                      &o);
 }
 
-/* What an operator that is there for its gradient is made of gives what it does, of whatever types; the rest stays as it was. */
+/* What an operator that is there for its gradient is made of gives what it does, of whatever types; the rest stays as it
+ * was. */
 static void batch_normalizations_are_written_out(void **state)
 {
     static const char *const texts[] = {

@@ -10,7 +10,7 @@ enum {
     HYP_LAST_REDUCED = 1, /* steps that reduce all spatial axes may read them */
     HYP_LAST_COPIED = 2,  /* copies that laid_box.h knows may read and write them */
     HYP_LAST_WALKED = 4,  /* pointwise steps that laid_box.h knows may, and windows be parts of them */
-    HYP_LAST_TRAINED = 8  /* statistics of batch normalizations, and gradients of those and of max-pools, may read and write them */
+    HYP_LAST_TRAINED = 8  /* statistics of batch normalizations, and gradients of those and of max-pools, may */
 };
 /* Finds them under these dims, among scratch tensors of some types (bit 1 << hyp_dtype) and 3 to most_axes axes: those
  * that only such steps write and read. A window that lies so is all that is said of it: [N spatial... c], dense, though its

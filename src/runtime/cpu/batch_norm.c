@@ -1,6 +1,5 @@
-/* batch_norm.c - what batch normalizations take of each channel, in f32: one read of x, and of the gradient, by runs of places that lie
- * together. A channel is one thread's, so that its bits do not depend on how many there are.
- */
+/* batch_norm.c - what batch normalizations take of each channel, in f32: one read of x, and of the gradient, by runs of
+ * places that lie together. A channel is one thread's, so that its bits do not depend on how many there are. */
 #include "kernels/batch_norm.h"
 
 #include <math.h>
@@ -19,8 +18,8 @@ typedef struct channels_run {
     float *out[3];
 } channels_run;
 
-/* Each run is taken from its first element, as far as it may be from 0, and then joined to those before it (Chan, Golub, LeVeque,
- * "Algorithms for computing the sample variance", 1983). */
+/* Each run is taken from its first element, as far as it may be from 0, and then joined to those before it (Chan, Golub,
+ * LeVeque, "Algorithms for computing the sample variance", 1983). */
 static void statistics_part(void *state, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
@@ -75,7 +74,8 @@ static hyp_status run_batch_norm(const hyp_cpu_op *op, const hyp_cpu_run *run, h
     }
     for (size_t i = 0; i < k->n_outputs; i++) r.out[i] = run->call.at[k->outputs[i]];
     int64_t each = s->shape.images * s->shape.places;
-    hyp_cpu_parallel(run, s->shape.channels, hyp_cpu_grain(HYP_CPU_COMPUTED, each), gradient ? gradient_part : statistics_part, &r);
+    hyp_cpu_task *task = gradient ? gradient_part : statistics_part;
+    hyp_cpu_parallel(run, s->shape.channels, hyp_cpu_grain(HYP_CPU_COMPUTED, each), task, &r);
     return HYP_OK;
 }
 
@@ -87,7 +87,8 @@ hyp_status hyp_cpu_prepare_batch_norm(hyp_cpu_model *model, uint32_t step, const
     hyp_call_arguments a;
     hyp_diag unfit = {0}; /* of shapes that do not fit: the plain kernel says so */
     batch_norm s = {0};
-    hyp_reference_arguments(&(hyp_reference_call){.program = model->plan->program, .values = values}, op->step->call, &unfit, &a);
+    hyp_reference_arguments(&(hyp_reference_call){.program = model->plan->program, .values = values}, op->step->call,
+                            &unfit, &a);
     bool gradient = a.call.in_count > 1;
     hyp_status fits = gradient ? hyp_kernel_read_batch_norm_gradient(&a.call, &s.shape)
                                : hyp_kernel_read_batch_norm_stats(&a.call, &s.shape);

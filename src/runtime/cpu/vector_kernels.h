@@ -166,7 +166,8 @@ typedef struct hyp_cpu_kernels {
     /* Of a row of it: y = the gradient by x, or that by the scale before the sum over the rows; g is that by its result.
      * y may be g. */
     void (*norm_gradient)(const hyp_norm_gradient *p, const float *x, const float *g, float *y);
-    /* Of d = x - centre for n elements that lie together: sums[0] and sums[1] of d and d d, or where g is not NULL of g and g d. */
+    /* Of d = x - centre for n elements that lie together: sums[0] and sums[1] of d and d d, or where g is not NULL of g
+     * and g d. */
     void (*channel_sums)(const float *x, const float *g, int64_t n, float centre, double *sums);
     /* out = y (g - the sum of y g along the axis), for [axis, inner]; out may be g. */
     void (*softmax_gradient)(const float *y, const float *g, float *out, int64_t axis, int64_t inner);

@@ -1,5 +1,5 @@
-/* Batch normalizations and gradients of max-pools of the CUDA backend against the reference backend, with the channels in front and,
- * between convolutions, behind. Needs a GPU, or the emulator: see device_start. */
+/* Batch normalizations and gradients of max-pools of the CUDA backend against the reference backend, with the channels in
+ * front and, between convolutions, behind. Needs a GPU, or the emulator: see device_start. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -90,8 +90,8 @@ typedef struct pooled {
 
 enum { SCRATCH = 5 };
 
-/* Images between convolutions, which let them lie with the channels last: x, a gradient, what a max-pool makes of x, the gradient by
- * that, and the one by x. */
+/* Images between convolutions, which let them lie with the channels last: x, a gradient, what a max-pool makes of x, the
+ * gradient by that, and the one by x. */
 static void build_between(hyp_dtype dtype, const int64_t *dims, const pooled *w, uint32_t *scratch)
 {
     int64_t small[4] = {dims[0], dims[1]};
@@ -133,8 +133,8 @@ static void images_with_the_channels_last(void **state)
         }
 }
 
-/* Of the networks above all images between convolutions do lie so where a device has all kernels for it, and none that the others
- * read where it has not. */
+/* Of the networks above all images between convolutions do lie so where a device has all kernels for it, and none that
+ * the others read where it has not. */
 static void layouts_are_chosen_by_what_a_device_has(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-// channels.cu - what batch normalizations take of each channel over all else, in one read: mean and variance, or the two sums of
-// a gradient. Threads that share channels take terms in a fixed order, in parts, which a second kernel puts together. Part of
-// image.cu, behind reduce.cu.
+// channels.cu - what batch normalizations take of each channel over all else, in one read: mean and variance, or the two
+// sums of a gradient. Threads that share channels take terms in a fixed order, in parts, which a second kernel puts
+// together. Part of image.cu, behind reduce.cu.
 
 inline namespace hyp_device
 {
@@ -18,8 +18,9 @@ template <bool GRADIENT, typename C> __device__ __forceinline__ of_terms<C> both
     return {all, x.b + away * share, x.c + y.c + away * away * x.a * share};
 }
 
-// What a thread has of W channels, or of one in W places. Distances are taken from `base`: of a gradient that is the mean, else
-// the thread's own first term, so that of n terms no more than n units of roundoff are lost, wherever they lie.
+// What a thread has of W channels, or of one in W places. Distances are taken from `base`: of a gradient that is the
+// mean, else the thread's own first term, so that of n terms no more than n units of roundoff are lost, wherever they
+// lie.
 template <typename C, int W> struct running {
     C base[W], sum[W], along[W];
 };
@@ -48,12 +49,18 @@ __device__ __forceinline__ of_terms<C> made_of(const running<C, W> &r, int e, in
 // A term as it is in memory: one element, or 16 bytes.
 template <typename C, int W> struct term {
     single<C> bits;
-    __device__ void load(uint32_t dtype, uint64_t data, int64_t at) { bits.load(dtype, data + (uint64_t)at * element_size(dtype)); }
+    __device__ void load(uint32_t dtype, uint64_t data, int64_t at)
+    {
+        bits.load(dtype, data + (uint64_t)at * element_size(dtype));
+    }
     __device__ void numbers(uint32_t dtype, C (&v)[W]) const { v[0] = bits.number(dtype); }
 };
 template <> struct term<float, 8> {
     uint4 bits;
-    __device__ void load(uint32_t dtype, uint64_t data, int64_t at) { bits = load_bits16(data, at >> (dtype == HYP_F32 ? 2 : 3)); }
+    __device__ void load(uint32_t dtype, uint64_t data, int64_t at)
+    {
+        bits = load_bits16(data, at >> (dtype == HYP_F32 ? 2 : 3));
+    }
     __device__ void numbers(uint32_t dtype, float (&v)[8]) const
     {
         const piece p = to_piece(dtype, bits);
@@ -96,8 +103,8 @@ __device__ __forceinline__ int64_t take_all(const hyp_cuda_channels &p, int64_t 
     return count;
 }
 
-// A block's columns are groups of channels, its rows the threads that share one. Every thread takes part in every round, for the
-// barriers.
+// A block's columns are groups of channels, its rows the threads that share one. Every thread takes part in every round,
+// for the barriers.
 template <bool GRADIENT, typename C, int W> __device__ __forceinline__ void over_channels(const hyp_cuda_channels &p)
 {
     extern __shared__ double shared[];

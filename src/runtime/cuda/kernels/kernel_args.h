@@ -19,12 +19,14 @@
     X(softmax_f32) X(softmax_f64) X(softmax_stats_f32) X(softmax_stats_f64) X(reduce_f32) X(reduce_f64) X(reduce_i64) X(reduce_pieces) \
     X(softmax_rows) X(softmax_loose_rows) X(norm_rows) X(norm_loose_rows) X(norm_parts) X(norm_long_f32) X(norm_long_f64) X(finish_product) X(copy) X(copies) X(pitch_16) X(pitch_32) X(transpose) X(gather) X(fill_i64) \
     X(row_gradient) X(row_gradient_long_f32) X(row_gradient_long_f64) \
-    X(batch_stats_f32) X(batch_stats_f64) X(batch_stats_pieces) X(batch_gradient_f32) X(batch_gradient_f64) X(batch_gradient_pieces) \
+    X(batch_stats_f32) X(batch_stats_f64) X(batch_stats_pieces) \
+    X(batch_gradient_f32) X(batch_gradient_f64) X(batch_gradient_pieces) \
     X(batch_stats_end_f32) X(batch_stats_end_f64) X(batch_gradient_end_f32) X(batch_gradient_end_f64) \
     X(gather_along) X(scatter_list) X(scatter_sort) X(scatter) X(scatter_pieces) X(scatter_elements) \
     X(range_f64) X(range_u64) X(random_uniform) X(prefetch) \
     X(conv_f32) X(conv_f64) X(conv_u64) X(conv_transpose_f32) X(conv_transpose_f64) X(conv_transpose_u64) \
-    X(conv_weights_f32) X(conv_weights_f64) X(conv_weights_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_pieces) X(pool_gradient_f32) X(pool_gradient_f64) X(pool_gradient_pieces) \
+    X(conv_weights_f32) X(conv_weights_f64) X(conv_weights_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_pieces) \
+    X(pool_gradient_f32) X(pool_gradient_f64) X(pool_gradient_pieces) \
     X(depthwise) X(unfold) X(recurrence_f32) X(recurrence_f64) X(recurrence_back_f32) X(recurrence_back_f64) X(nn_act)
 #define HYP_CUDA_LAYER_KERNELS(X) \
     X(layer_f32_1) X(layer_f32_1_short) X(layer_f32_16) X(layer_f16_1) X(layer_f16_1_short) X(layer_f16_16) \
@@ -177,9 +179,10 @@ typedef struct hyp_cuda_reduce {
     uint32_t size;    /* of an element of x, in bytes */
 } hyp_cuda_reduce;
 
-/* Of each channel of x, and of a gradient g that lies as x does, three values over all else, in so many parts, one behind the other.
- * A term is one element, or in *_pieces 16 bytes, which are of one channel where `along`, else of neighbouring channels: then a group
- * of channels is as many. Term t of a group lies at t * stride + t / run * jump, in elements, behind its first. */
+/* Of each channel of x, and of a gradient g that lies as x does, three values over all else, in so many parts, one behind
+ * the other. A term is one element, or in *_pieces 16 bytes, which are of one channel where `along`, else of neighbouring
+ * channels: then a group of channels is as many. Term t of a group lies at t * stride + t / run * jump, in elements,
+ * behind its first. */
 typedef struct hyp_cuda_channels {
     uint64_t x, g;
     uint64_t mean;            /* of a gradient: by channel, f32 or f64 as the kernel computes */

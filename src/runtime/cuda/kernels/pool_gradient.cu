@@ -1,11 +1,12 @@
-// pool_gradient.cu - gradients of max-pools: what g adds to the first of the largest under each window. An element of x sees itself
-// whether it is that, so nothing is written twice and nothing has to be remembered. Part of image.cu, behind windows.cu.
+// pool_gradient.cu - gradients of max-pools: what g adds to the first of the largest under each window. An element of x
+// sees itself whether it is that, so nothing is written twice and nothing has to be remembered. Part of image.cu, behind
+// windows.cu.
 
 inline namespace hyp_device
 {
 
-// An element of x, or 16 bytes of channels of one, whose windows are those from first to last: where its plane begins in x and in the
-// result, and how far apart neighbouring places are there. I has room for places in a channel.
+// An element of x, or 16 bytes of channels of one, whose windows are those from first to last: where its plane begins in
+// x and in the result, and how far apart neighbouring places are there. I has room for places in a channel.
 template <typename I> struct reached {
     int64_t x, y, step;
     I first[HYP_CUDA_SPATIAL], last[HYP_CUDA_SPATIAL], reach[HYP_CUDA_SPATIAL];
@@ -46,8 +47,8 @@ __device__ __forceinline__ void for_windows(const hyp_cuda_pool_gradient &p, con
                 f(at.y + ((o[2] * (I)w.out[1].size + o[1]) * (I)w.out[0].size + o[0]) * at.step, o);
 }
 
-// Calls f(element of x) for what lies before the element in window o, row by row, until it says no; not at all, and false, where the
-// element is under no tap.
+// Calls f(element of x) for what lies before the element in window o, row by row, until it says no; not at all, and
+// false, where the element is under no tap.
 template <typename I, typename F>
 __device__ __forceinline__ bool for_taps_before(const hyp_cuda_pool_gradient &p, const reached<I> &at, const I *o, F f)
 {

@@ -1,5 +1,5 @@
-/* channels.c - what batch normalizations take of each channel: two launches, one that reads x once, in parts, and one that puts
- * the parts together. */
+/* channels.c - what batch normalizations take of each channel: two launches, one that reads x once, in parts, and one
+ * that puts the parts together. */
 #include "kernels/batch_norm.h"
 #include "runtime/cuda/ops/steps.h"
 
@@ -12,7 +12,10 @@ typedef struct channels_op {
     uint32_t x, g_plus1, mean_plus1, inverse_plus1, out[3], out_count;
 } channels_op;
 
-static CUdeviceptr at(const hyp_cuda_session *s, uint32_t tensor_plus1) { return tensor_plus1 ? s->at[tensor_plus1 - 1] : 0; }
+static CUdeviceptr at(const hyp_cuda_session *s, uint32_t tensor_plus1)
+{
+    return tensor_plus1 ? s->at[tensor_plus1 - 1] : 0;
+}
 
 static hyp_status run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 {
@@ -36,8 +39,8 @@ static int64_t piece_of(hyp_dtype dtype)
     return dtype == HYP_F16 || dtype == HYP_BF16 ? 8 : 1;
 }
 
-/* Where the terms of a channel lie: neighbours in memory are of several channels where these come last, or there is one place, else of
- * one. Returns how many elements a term has. */
+/* Where the terms of a channel lie: neighbours in memory are of several channels where these come last, or there is one
+ * place, else of one. Returns how many elements a term has. */
 static int64_t lay_terms(const hyp_channels *s, hyp_dtype dtype, bool last, hyp_cuda_channels *args)
 {
     const bool along = s->channels == 1 || (!last && s->places > 1), run = along && s->channels > 1;
@@ -54,9 +57,10 @@ static int64_t lay_terms(const hyp_channels *s, hyp_dtype dtype, bool last, hyp_
     return width;
 }
 
-/* Threads of a block: along x those of groups of channels that are neighbours in memory, as many bytes as come from it at once, along y
- * those that share a group. Few groups are made in parts, so that all multiprocessors have some. */
-static void set_grid(const hyp_cuda_device *device, uint32_t line, hyp_cuda_channels *args, hyp_cuda_grid *grid, int64_t *out_parts)
+/* Threads of a block: along x those of groups of channels that are neighbours in memory, as many bytes as come from it at
+ * once, along y those that share a group. Few groups are made in parts, so that all multiprocessors have some. */
+static void set_grid(const hyp_cuda_device *device, uint32_t line, hyp_cuda_channels *args, hyp_cuda_grid *grid,
+                     int64_t *out_parts)
 {
     enum { THREADS = HYP_CUDA_REDUCE_THREADS, PER_MULTIPROCESSOR = 1024, EACH = 8, MOST = 1024 };
     uint32_t across = 1;
@@ -100,8 +104,10 @@ static hyp_status add(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kerne
     p->grid.shared_bytes = (uint32_t)(3 * value * THREADS * (size_t)(p->args.along ? 1 : width));
     p->end = (hyp_cuda_channels_end){.channels = s->channels, .part_count = parts, .count = s->images * s->places};
     if (!gradient) p->end.epsilon = c->attrs[0].f;
-    p->end_grid = (hyp_cuda_grid){.kernel = wide ? (gradient ? HYP_CUDA_KERNEL_batch_gradient_end_f64 : HYP_CUDA_KERNEL_batch_stats_end_f64)
-                                                 : (gradient ? HYP_CUDA_KERNEL_batch_gradient_end_f32 : HYP_CUDA_KERNEL_batch_stats_end_f32),
+    p->end_grid = (hyp_cuda_grid){.kernel = gradient ? (wide ? HYP_CUDA_KERNEL_batch_gradient_end_f64
+                                                             : HYP_CUDA_KERNEL_batch_gradient_end_f32)
+                                                     : (wide ? HYP_CUDA_KERNEL_batch_stats_end_f64
+                                                             : HYP_CUDA_KERNEL_batch_stats_end_f32),
                                   .block_x = COLUMNS,
                                   .block_y = THREADS / COLUMNS,
                                   .blocks = hyp_cuda_blocks(device, s->channels, COLUMNS),
