@@ -49,7 +49,7 @@ static bool multiplies(hyp_op op)
 static bool has_products(hyp_op op)
 {
     return multiplies(op) || op == HYP_OP_fused_linear || op == HYP_OP_fused_linear_add || op == HYP_OP_fused_mlp ||
-           op == HYP_OP_attention;
+           op == HYP_OP_attention || op == HYP_OP_attention_gradient;
 }
 
 /* Near 0 these lose digits in one way of writing them and not in another: they are off by a part of what they read. */

@@ -102,6 +102,10 @@ static uint64_t steps(hyp_op op, const hyp_attr *attrs, const hyp_type *const *i
     case HYP_OP_max_pool_gradient:
     case HYP_OP_average_pool:
     case HYP_OP_lp_pool: return attr_product(op, attrs, "kernel");
+    case HYP_OP_attention_gradient: { /* every row meets every key in five products */
+        int32_t row = attrs[0].i ? -3 : -2;
+        return times(5, add(size_of_axis(in[0], row), size_of_axis(in[2], row)));
+    }
     case HYP_OP_attention: return times(2, times(size_of_axis(in[1], -2), size_of_axis(in[1], -1)));
     case HYP_OP_lstm:
     case HYP_OP_lstm_cells:

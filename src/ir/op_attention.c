@@ -15,9 +15,8 @@ static hyp_type leading(const hyp_type *t)
 }
 
 /* The mask is of q's type or bool, and adds no axis and no element to the scores. */
-static hyp_status check_mask(const hyp_infer_call *c, const hyp_type *scores)
+static hyp_status check_mask(const hyp_infer_call *c, const hyp_infer_value *mask, const hyp_type *scores)
 {
-    const hyp_infer_value *mask = hyp_infer_input(c, 3);
     if (!mask) return HYP_OK;
     hyp_type both = *scores;
     if (mask->type.dtype != scores->dtype && mask->type.dtype != HYP_BOOL)
@@ -57,7 +56,7 @@ hyp_status hyp_infer_attention(const hyp_infer_call *c)
     scores = out;
     scores.dims[scores.rank++] = m;
     scores.dims[scores.rank++] = n;
-    HYP_TRY(check_mask(c, &scores));
+    HYP_TRY(check_mask(c, hyp_infer_input(c, 3), &scores));
     int64_t behind = c->attrs[1].i;
     if (behind < 0 || behind > out.rank)
         return hyp_infer_fail(c, "rows-first is %lld, there are %d axes of heads", (long long)behind, out.rank);
@@ -66,6 +65,43 @@ hyp_status hyp_infer_attention(const hyp_infer_call *c)
     out.dims[at] = m;
     out.dims[out.rank++] = p;
     c->out[0].type = out;
+    return HYP_OK;
+}
+
+/* Input i is of q's type and of these dims. */
+static hyp_status check_dims(const hyp_infer_call *c, uint32_t i, const hyp_dim *dims)
+{
+    const hyp_type *q = &c->in[0]->type, *t = &c->in[i]->type;
+    hyp_type wanted = *q;
+    memcpy(wanted.dims, dims, (size_t)q->rank * sizeof *dims);
+    bool fits = t->dtype == q->dtype && t->rank == q->rank;
+    for (int32_t a = 0; a < q->rank && fits; a++) fits = hyp_check_equal(c, t->dims[a], dims[a]);
+    if (fits) return HYP_OK;
+    return hyp_infer_fail(c, "input %u is %s, %s is wanted", i, hyp_infer_type_text(c, t), hyp_infer_type_text(c, &wanted));
+}
+
+hyp_status hyp_infer_attention_gradient(const hyp_infer_call *c)
+{
+    enum { Q, K, V, Y, G, MASK };
+    bool rows_first = c->attrs[0].i != 0;
+    const hyp_type *q = &c->in[Q]->type, *v = &c->in[V]->type;
+    int32_t rank = q->rank, row = rank - 2 - rows_first;
+    if (row < 0 || rank > 4 || v->rank != rank || !hyp_dtype_is_float(q->dtype))
+        return hyp_infer_fail(c, "q is %s and v %s; %d to 4 axes of each, and floats, are wanted", hyp_infer_type_text(c, q),
+                              hyp_infer_type_text(c, v), 2 + rows_first);
+    hyp_type scores = *q, of = *q;
+    hyp_dim rows = q->dims[row], keys = v->dims[row], width = q->dims[rank - 1], columns = v->dims[rank - 1];
+    of.dims[row] = keys, of.dims[rank - 1] = columns;
+    HYP_TRY(check_dims(c, V, of.dims));
+    of.dims[row] = rows;
+    HYP_TRY(check_dims(c, Y, of.dims));
+    HYP_TRY(check_dims(c, G, of.dims));
+    of.dims[row] = keys, of.dims[rank - 1] = width;
+    HYP_TRY(check_dims(c, K, of.dims));
+    if (rows_first) scores.dims[rank - 3] = q->dims[rank - 2];
+    scores.dims[rank - 2] = rows, scores.dims[rank - 1] = keys;
+    HYP_TRY(check_mask(c, hyp_infer_input(c, MASK), &scores));
+    for (uint32_t i = 0; i < 3; i++) c->out[i].type = c->in[i]->type;
     return HYP_OK;
 }
 

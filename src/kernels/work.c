@@ -8,7 +8,7 @@
 hyp_kernel_work_fn hyp_kernel_work_each, hyp_kernel_work_random_uniform, hyp_kernel_work_norm, hyp_kernel_work_lrn, hyp_kernel_work_topk,
     hyp_kernel_work_conv, hyp_kernel_work_conv_transpose, hyp_kernel_work_conv_backward_weights, hyp_kernel_work_pool,
     hyp_kernel_work_recurrence, hyp_kernel_work_resize, hyp_kernel_work_grid_sample, hyp_kernel_work_affine_grid,
-    hyp_kernel_work_roi_align,
+    hyp_kernel_work_roi_align, hyp_kernel_work_attention_gradient,
     hyp_kernel_work_non_max_suppression, hyp_kernel_work_unique;
 
 /* Elements of axes first .. rank of an array, in double, which cannot overflow. */
@@ -108,6 +108,16 @@ double hyp_kernel_work_grid_sample(const hyp_kernel_call *c)
 }
 
 double hyp_kernel_work_affine_grid(const hyp_kernel_call *c) { return 8 * elements(&c->out[0], 0); }
+
+/* Five products, of which those with scores are of all keys with each row. */
+double hyp_kernel_work_attention_gradient(const hyp_kernel_call *c)
+{
+    const hyp_array *q = &c->in[0], *v = &c->in[2];
+    int32_t row = q->rank - 2 - (c->attrs[0].i != 0 && q->rank > 2);
+    if (q->rank < 2 || v->rank != q->rank) return 0;
+    double columns = (double)v->dims[v->rank - 1], both = 3 * (double)q->dims[q->rank - 1] + 2 * columns;
+    return hyp_kernel_work_each(c) + 2 * elements(v, 0) / fmax(columns, 1) * (double)q->dims[row] * both;
+}
 
 /* Four neighbours of each sample. How many there are the attribute says, or else the data. */
 double hyp_kernel_work_roi_align(const hyp_kernel_call *c)

@@ -23,6 +23,7 @@ static const struct {
     {HYP_OP_conv_transpose, 5, "PLACES FILTERS CHANNELS TAPS GROUPS"},
     {HYP_OP_conv_backward_weights, 5, "PLACES FILTERS CHANNELS TAPS GROUPS"},
     {HYP_OP_attention, 4, "BATCH ROWS KEYS WIDTH"},
+    {HYP_OP_attention_gradient, 4, "BATCH ROWS KEYS WIDTH"},
     {HYP_OP_max_pool, 2, "ELEMENTS TAPS"},
     {HYP_OP_average_pool, 2, "ELEMENTS TAPS"},
     {HYP_OP_softmax, 2, "ELEMENTS ROW"}, /* elements of a row that is normalized, or summed */
@@ -100,10 +101,12 @@ bool hyp_measured_same(const hyp_measured *a, const hyp_measured *b)
 
 /* ---- the ratio to the roofline ---------------------------------------------------------------------- */
 
+enum { INPUTS = 5 }; /* that shapes of measurements speak of, at most */
+
 /* The question whose answer was measured, with everything that it points to. */
 typedef struct question {
-    hyp_type types[3], output;
-    const hyp_type *inputs[3];
+    hyp_type types[INPUTS], output;
+    const hyp_type *inputs[INPUTS];
     hyp_dim window;
     hyp_attr attrs[HYP_MAX_ATTRS];
     hyp_cost_query query;
@@ -124,7 +127,7 @@ static void ask(const hyp_measured *m, question *q)
                                 .input_count = hyp_op_get(m->op)->min_inputs,
                                 .outputs = &q->output,
                                 .output_count = 1};
-    for (uint32_t i = 0; i < 3; i++) q->inputs[i] = &q->types[i];
+    for (uint32_t i = 0; i < INPUTS; i++) q->inputs[i] = &q->types[i];
     switch (m->op) {
     case HYP_OP_linear:
         q->types[0] = tensor(m, 2, s[1], s[2], 0);
@@ -155,6 +158,10 @@ static void ask(const hyp_measured *m, question *q)
         break;
     case HYP_OP_attention:
         q->types[0] = q->output = tensor(m, 3, s[0], s[1], s[3]);
+        q->types[1] = q->types[2] = tensor(m, 3, s[0], s[2], s[3]);
+        break;
+    case HYP_OP_attention_gradient:
+        q->types[0] = q->types[3] = q->types[4] = q->output = tensor(m, 3, s[0], s[1], s[3]);
         q->types[1] = q->types[2] = tensor(m, 3, s[0], s[2], s[3]);
         break;
     case HYP_OP_max_pool:

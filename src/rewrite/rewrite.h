@@ -77,8 +77,11 @@ typedef struct hyp_device_profile {
                                         a normalization, ... */
     uint32_t attention_types; /* bit t: attention of hyp_dtype t is one kernel, scores stay in the cache; else there are
                                  only its parts */
+    uint32_t attention_gradient_types; /* the same of its gradients */
+    double attention_gradient_products; /* that their kernels do, those of scores again included; 0 = 5, each once */
     bool attention_reads_parts; /* it reads the parts of a split in place, and so does a concat: a product for all pays */
     double attention_widest;  /* the widest head that this kernel is good for; 0 = any */
+    double attention_gradient_widest; /* that those of gradients are good for; 0 = any */
     bool mlp_in_one_kernel; /* fused-mlp is one kernel, hidden values stay in the cache; else one a layer */
     bool depthwise_ends_in_acts;  /* kernels that convolve each channel by itself end in any activation, at no cost */
     bool one_tap_convs_as_layers; /* a convolution of one tap, without groups, runs as a linear of the channels */

@@ -448,31 +448,29 @@ static double one_pass(const asking *a)
     return pass(a, count, read + out, weight);
 }
 
-/* Has the device a kernel that is good for this one? */
 static bool has_attention(const asking *a)
 {
     const hyp_type *q = a->q->inputs[0], *v = a->q->inputs[2];
     double widest = fmax(size_of(a, q->dims[q->rank - 1]), size_of(a, v->dims[v->rank - 1]));
-    if (a->device->attention_widest > 0 && widest > a->device->attention_widest) return false;
-    return a->device->attention_types >> q->dtype & 1;
+    bool forward = a->q->op == HYP_OP_attention;
+    double most = forward ? a->device->attention_widest : a->device->attention_gradient_widest;
+    uint32_t types = forward ? a->device->attention_types : a->device->attention_gradient_types;
+    return (most <= 0 || widest <= most) && (types >> q->dtype & 1);
 }
 
-/* The products and the softmax between them, one launch; q, k, v, the mask and the result move once, the scores stay in
- * the cache. */
+/* The products and the softmax between them, one launch; q, k, v, the mask and the result move once, scores stay in the cache. */
 static double attention(const asking *a)
 {
     const hyp_cost_query *q = a->q;
-    const hyp_type *x = q->inputs[0], *v = q->inputs[2], *y = &q->outputs[0];
-    const hyp_type *mask = q->input_count > 3 ? q->inputs[3] : NULL;
+    const hyp_type *x = q->inputs[0], *v = q->inputs[2], *y = &q->outputs[0], *mask = q->input_count > 3 ? q->inputs[3] : NULL;
     double rows = size_of(a, x->dims[x->rank - 2]), width = size_of(a, x->dims[x->rank - 1]);
     double keys = size_of(a, v->dims[v->rank - 2]), columns = size_of(a, v->dims[v->rank - 1]);
     double batch = elements(a, y) / fmax(1, rows * columns), scores = batch * rows * keys, of_softmax;
     double of_shape, hidden = scores * (double)hyp_dtype_size(y->dtype) / a->device->cache_bytes_per_second;
     double in = bytes(a, x) + bytes(a, q->inputs[1]), out = bytes(a, v) + bytes(a, y);
-    asking full = *a; /* its kernels do not round to TF32 */
     hyp_roofline line = *a->line;
-    line.tf32 = false;
-    full.line = &line;
+    line.tf32 = false; /* its kernels do not round to it */
+    const asking full = {q, &line, a->device};
     double score = fmax(computing(&full, 2 * scores * width, y->dtype), moving(a, in, in) + hidden);
     double mix = fmax(computing(&full, 2 * scores * columns, y->dtype), moving(a, out, out) + hidden);
     double weight = function_weight(HYP_OP_exp) + 3 + (mask != NULL);
@@ -483,6 +481,22 @@ static double attention(const asking *a)
     score *= ratio(a, HYP_OP_matmul, y->dtype, (const double[]){batch, rows, keys, width});
     mix *= ratio(a, HYP_OP_matmul, y->dtype, (const double[]){batch, rows, columns, keys});
     return a->device->launch_seconds + score + mix + softmax * of_softmax;
+}
+
+/* Products, each of rows with keys, and what becomes of scores between them, a softmax and its gradient; little moves. */
+static double attention_gradient(const asking *a)
+{
+    const hyp_type *x = a->q->inputs[0], *v = a->q->inputs[2];
+    const hyp_device_profile *d = a->device;
+    int32_t row = x->rank - (a->q->attrs[0].i ? 3 : 2), last = x->rank - 1;
+    double rows = size_of(a, x->dims[row]), keys = size_of(a, v->dims[row]), width = size_of(a, x->dims[last]);
+    const double shape[] = {elements(a, x) / fmax(1, rows * width), rows, keys, width};
+    double scores = shape[0] * rows * keys, count = d->attention_gradient_products > 0 ? d->attention_gradient_products : 5;
+    double of_shape, products = computing(a, count * scores * (width + size_of(a, v->dims[last])), x->dtype);
+    double between = scores * (count / 5 * (function_weight(HYP_OP_exp) + 3) + 4) / d->pointwise_per_second;
+    if (!hyp_measured_ratio(d, HYP_OP_attention_gradient, x->dtype, shape, &of_shape))
+        hyp_measured_ratio(d, HYP_OP_attention, x->dtype, shape, &of_shape);
+    return (2 * d->launch_seconds + products + between) * of_shape;
 }
 
 /* Does it take parts of its input that lie there as they are? */
@@ -512,7 +526,6 @@ static double all_reduce(const asking *a)
 }
 
 static double one_kernel(const asking *a);
-
 /* An elementwise operator in its reader's kernel: no pass, such as was measured, and never more than one of its own. */
 static double in_reader(const asking *a)
 {
@@ -529,11 +542,12 @@ static double one_kernel(const asking *a)
     uint32_t flags = hyp_op_get(q->op)->flags;
     if ((flags & HYP_OPF_VIEW) || is_windows(q)) return VIEW_SECONDS;
     if ((flags & HYP_OPF_CALL) && !device->kernel_calls[q->op]) return HYP_COST_UNSUPPORTED;
-    if (q->op == HYP_OP_attention && !has_attention(a)) return HYP_COST_UNSUPPORTED;
+    if ((q->op == HYP_OP_attention || q->op == HYP_OP_attention_gradient) && !has_attention(a)) return HYP_COST_UNSUPPORTED;
     if (q->in_place && q->op == HYP_OP_transpose && q->attrs[0].count == 2) return VIEW_SECONDS; /* a layer's weight */
     if (q->in_place && cuts_out(q) && device->attention_reads_parts) return VIEW_SECONDS;
     switch (q->op) {
     case HYP_OP_attention: return attention(a);
+    case HYP_OP_attention_gradient: return attention_gradient(a);
     case HYP_OP_linear:
     case HYP_OP_fused_linear:
     case HYP_OP_fused_linear_add:

@@ -71,6 +71,7 @@ static char *change_text(hyp_random *r, const char *old)
                                         "lp-pool",
                                         "layer-norm",
                                         "rms-norm",
+                                        "attention-gradient",
                                         "norm-gradient",
                                         "softmax-gradient",
                                         "lrn",

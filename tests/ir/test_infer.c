@@ -14,6 +14,7 @@ typedef struct row {
 #define N "(input %x (f32 batch 4 8 width)) (input %w (f32 6 2 3 2)) (input %t (f32 4 3 2 2)) "
 #define G "(input %x (f32 2 4 8 7)) (input %g (f32 2 6 6 6)) (input %h (f32 3 6 6 6)) "
 #define A "(input %q (f32 batch 2 7 4)) (input %k (f32 1 2 n 4)) (input %v (f32 batch 2 n 5)) "
+#define T "(input %q (f32 batch 2 7 6)) (input %k (f32 batch 2 n 6)) (input %v (f32 batch 2 n 5)) (input %g (f32 batch 2 7 5)) "
 #define I "(input %i (i64 2 n)) "
 
 static const row accepted[] = {
@@ -43,6 +44,11 @@ static const row accepted[] = {
     {A "(input %m (bool batch 1 1 n)) (%y (attention %q %k %v %m))", "f32[batch 2 7 5]"},
     {A "(input %o (f32 4 n)) (input %m (f32)) (%y (attention :trans-k 0 %q %o %v %m))", "f32[batch 2 7 5]"},
     {"(input %q (f32 m k)) (input %k (f32 n k)) (input %v (f32 3 n p)) (%y (attention %q %k %v))", "f32[3 m p]"},
+    {T "((%a %b %c) (attention-gradient %q %k %v %g %g))", "f32[batch 2 7 6] f32[batch 2 n 6] f32[batch 2 n 5]"},
+    {T "(input %m (bool 7 1)) ((%a %b %c) (attention-gradient %q %k %v %g %g %m))",
+     "f32[batch 2 7 6] f32[batch 2 n 6] f32[batch 2 n 5]"},
+    {"(input %q (f32 m 3 k)) (input %k (f32 n 3 k)) (input %v (f32 n 3 p)) (input %g (f32 m 3 p)) (input %m (f32 3 m n)) "
+     "((%a %b %c) (attention-gradient :rows-first 1 %q %k %v %g %g %m))", "f32[m 3 k] f32[n 3 k] f32[n 3 p]"},
     {X "(input %r (f32 4)) (%y (add %x %r))", "f32[batch 3 4]"},
     {X "(input %r (f32 batch 1 1)) (%y (mul %r %x))", "f32[batch 3 4]"},
     {"(input %a (i32 n 1)) (input %b (i32 1 m)) (%y (sub %a %b))", "i32[n m]"},
@@ -239,6 +245,13 @@ static const row refused[] = {
      "a scale is 0, a positive number is wanted"},
     {X W "(%y (fused-mlp :acts (relu) %w %b %w %b %x))", "5 inputs for 1 activations"},
     {X W "(%y (fused-mlp :acts (relu relu) %w %b %w %b %x))", "the last axis of x f32[batch 3 5] and K"},
+    {T "((%y %b %c) (attention-gradient %q %k %v %g %v))", "input 4 is f32[batch 2 n 5], f32[batch 2 7 5] is wanted"},
+    {T "((%y %b %c) (attention-gradient %q %v %v %g %g))", "input 1 is f32[batch 2 n 5], f32[batch 2 n 6] is wanted"},
+    {T "(input %w (f32 2 n 5)) ((%y %b %c) (attention-gradient %q %k %w %g %g))", "2 to 4 axes of each"},
+    {T "(input %w (f16 batch 2 n 5)) ((%y %b %c) (attention-gradient %q %k %w %g %g))", "input 2 is f16[batch 2 n 5]"},
+    {T "(input %m (bool batch 1 n)) ((%y %b %c) (attention-gradient %q %k %v %g %g %m))", "do not broadcast"},
+    {T "(input %m (i64 7 n)) ((%y %b %c) (attention-gradient %q %k %v %g %g %m))", "f32 or bool is wanted"},
+    {"(input %q (f32 3 3)) ((%y %b %c) (attention-gradient :rows-first 1 %q %q %q %q %q))", "3 to 4 axes of each"},
     {A "(%y (attention %q %k none))", "input 2 is absent"},
     {A "(input %s (f32 4)) (%y (attention %s %k %v))", "input 0 is f32[4], a matrix at least"},
     {A "(input %s (f16 2 n 5)) (%y (attention %q %k %s))", "input 2 is f16[2 n 5]; q, k and v of one"},

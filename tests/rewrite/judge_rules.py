@@ -140,6 +140,10 @@ def run_node(op, a, ins, outs, types):
         return [X.choose(*ins)]
     if op == "softmax":
         return [X.softmax(ins[0], a["axis"])]
+    if op == "softmax-gradient":
+        return [X.softmax_gradient(*ins, a["axis"])]
+    if op == "attention-gradient":
+        return X.attention_gradient(*ins, *[None] * (6 - len(ins)), a["rows-first"], a["scale"], a["fill"], a["shown"])
     if op.startswith("reduce-"):
         return [X.reduce(op[7:], ins[0], a["axes"], a["keep"])]
     y = product(op, a, ins, types)
@@ -271,7 +275,8 @@ STEERING = {
     "matmul-weight-trans-a rank-is": "only a matrix becomes a linear, which has no flag for x",
 }
 # A class that promises more than the interpreter and numpy can refute: what tells it apart is what devices do with these.
-ROUNDS = {"linear", "matmul", "conv", "attention", "fused-linear", "fused-linear-add", "fused-mlp", "layer-norm", "rms-norm",
+ROUNDS = {"linear", "matmul", "conv", "attention", "attention-gradient", "softmax-gradient",
+          "fused-linear", "fused-linear-add", "fused-mlp", "layer-norm", "rms-norm",
           "softmax", "reduce-sum", "reduce-mean", *X.FUNCTIONS}
 CHOOSES = {"relu", "clip", "min", "max", "fused-linear", "fused-linear-add", "fused-mlp", "conv"}
 CLASSES = {

@@ -168,6 +168,7 @@ static hyp_status add_op(builder *b, const hyp_sexpr *sx, hyp_value_id *out)
             return fail(b, item, "no such attribute");
         HYP_TRY(read_attr(b, hyp_op_get(op)->attrs[which].kind, sx->items[++i], &attrs[which]));
     }
+    if (hyp_op_get(op)->outputs != HYP_VARIADIC) outputs = hyp_op_get(op)->outputs;
     if (op == HYP_OP_split) outputs = attrs[1].count;
     hyp_strbuf sb = {0};
     hyp_strbuf_printf(&sb, "%s_%zu", hyp_op_get(op)->name, b->g->nodes.len);

@@ -419,6 +419,14 @@ def softmax(a, axis):
     return T(a.t, narrow(y / sums, a.t), parts.v, parts.s, False)
 
 
+def softmax_gradient(y, g, axis):
+    y, g = (T(a.t, a.x, a.v, a.s, False) for a in (y, g))
+    parts = binary("mul", y, binary("sub", g, reduce("sum", binary("mul", y, g), [axis], True)))
+    a, b = wide(y.x), wide(g.x)
+    sums = np.expand_dims(total(np.moveaxis(a * b, axis, -1)), axis % max(a.ndim, 1))
+    return T(y.t, narrow(a * (b - sums), y.t), parts.v, parts.s, False)
+
+
 def norm(a, axis, epsilon, scale=None, bias=None, centre=True):
     axes = list(range(axis % len(a.shape), len(a.shape)))
     number = T(a.t, narrow(L(epsilon), a.t), L(epsilon), L(epsilon), False)
@@ -440,19 +448,38 @@ def norm(a, axis, epsilon, scale=None, bias=None, centre=True):
     return T(a.t, narrow(y, a.t), parts.v, parts.s, False)
 
 
-def attention(q, k, v, mask, trans_k=1, rows_first=0, scale=1.0, fill=-np.inf, shown=0):
-    """What its parts give one after the other."""
-    scores = matmul(q, swap(k) if trans_k else k).times(scale).done()
+def shares(q, k, mask, scale, fill, shown):
+    """Of keys [.. width keys]."""
+    scores = matmul(q, k).times(scale).done()
     if mask is not None and mask.t == "bool":
         number = tensor(q.t, narrow(L(fill), q.t))
         scores = choose(mask, scores, number) if shown else choose(mask, number, scores)
     elif mask is not None:
         scores = binary("add", scores, mask)
-    out = matmul(softmax(scores, -1), v).done()
+    return softmax(scores, -1)
+
+
+def attention(q, k, v, mask, trans_k=1, rows_first=0, scale=1.0, fill=-np.inf, shown=0):
+    """What its parts give one after the other."""
+    out = matmul(shares(q, swap(k) if trans_k else k, mask, scale, fill, shown), v).done()
     if rows_first:
         at = len(out.shape) - 2
         out = out.move(lambda x: np.moveaxis(x, at, at - rows_first))
     return out
+
+
+def attention_gradient(q, k, v, y, g, mask, rows_first=0, scale=1.0, fill=-np.inf, shown=0):
+    """What differentiation makes of the parts."""
+    turn = (lambda a: a.move(lambda x: np.swapaxes(x, -2, -3))) if rows_first else (lambda a: a)
+    q, k, v, y, g = map(turn, (q, k, v, y, g))
+    p = shares(q, swap(k), mask, scale, fill, shown)
+    along = reduce("sum", binary("mul", y, g), [-1], True)
+    d = binary("mul", p, binary("sub", matmul(g, swap(v)).done(), along))
+    if mask is not None and mask.t == "bool":
+        zero = tensor(q.t, narrow(L(0), q.t))
+        d = choose(mask, d, zero) if shown else choose(mask, zero, d)
+    by_q, by_k, by_v = matmul(d, k).times(scale), matmul(swap(d), q).times(scale), matmul(swap(p), g)
+    return [turn(a.done()) for a in (by_q, by_k, by_v)]
 
 
 def conv(x, w, b, z, strides, pads, dilations, group, act="none", slope=0.0):

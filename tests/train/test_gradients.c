@@ -177,6 +177,7 @@ static void operators_without_gradients_are_known(void **state)
                                         "layer-norm-stats",
                                         "softmax-stats",
                                         "max-pool-gradient",
+                                        "attention-gradient",
                                         "norm-gradient",
                                         "batch-norm-stats",
                                         "batch-norm-gradient",
