@@ -20,6 +20,7 @@
   (add-after-act true)
   (kernel-calls true)
   (attention-in-one-kernel f32)
+  (attention-gradient-in-one-kernel f32)
   (attention-reads-parts false)    ; it can, but one product for q, k and v is no faster than three
   (mlp-in-one-kernel true)
   (depthwise-ends-in-acts true))

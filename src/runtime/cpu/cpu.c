@@ -203,6 +203,7 @@ static const struct {
     {"rnn-gradient", hyp_cpu_prepare_recurrent_gradient, HYP_CPU_OWN},
     {"batch-norm-stats", hyp_cpu_prepare_batch_norm, HYP_CPU_OWN},
     {"batch-norm-gradient", hyp_cpu_prepare_batch_norm, HYP_CPU_OWN},
+    {"attention-gradient", hyp_cpu_prepare_attention_gradient, HYP_CPU_OWN},
     {"norm-gradient", hyp_cpu_prepare_gradient, HYP_CPU_OWN},
     {"softmax-gradient", hyp_cpu_prepare_gradient, HYP_CPU_OWN},
 #ifdef HYP_HAVE_ONEDNN
