@@ -192,6 +192,9 @@ static const entry entries[] = {
 #define X(name) ENTRY(name, hyp_cuda_attention, true),
     HYP_CUDA_ATTENTION_KERNELS(X)
 #undef X
+#define X(name) ENTRY(name, hyp_cuda_attention_gradient, true),
+    HYP_CUDA_ATTENTION_GRADIENT_KERNELS(X)
+#undef X
 };
 
 // ---- driver -----------------------------------------------------------------------------------------------

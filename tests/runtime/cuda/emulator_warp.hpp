@@ -16,6 +16,14 @@ template <typename T> struct warp_values {
     }
 };
 
+static int __any_sync(unsigned, int vote)
+{
+    warp_values<int> votes(vote);
+    int any = 0;
+    for (int of : votes.of) any |= of;
+    return any;
+}
+
 static void __threadfence() {}
 template <typename T> static T __ldcg(const T *at) { return *at; }
 static int __syncthreads_or(int vote)

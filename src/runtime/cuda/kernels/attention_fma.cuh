@@ -139,7 +139,7 @@ template <int D> __device__ __forceinline__ void attention_fma(const hyp_cuda_at
             if (!is_last((uint32_t *)p.counters + all, (uint32_t)p.splits.size, room)) continue;
             merge_tiles<float, D>(p, all, p.rows - row0, query, keys);
         }
-        store_tile<float, D, ROWS>(p, query, at.y, row0);
+        store_tile<float, D, ROWS>(p.y, query, at.y, row0, p.rows, p.columns);
     }
 }
 

@@ -248,7 +248,7 @@ template <typename T, int D, int M> __device__ __forceinline__ void attention_mm
             if (!is_last((uint32_t *)p.counters + all, (uint32_t)p.splits.size, room)) continue;
             merge_tiles<T, D>(p, all, p.rows - row0, query, (float *)keys);
         }
-        store_tile<T, D, ROWS>(p, query, at.y, row0);
+        store_tile<T, D, ROWS>(p.y, query, at.y, row0, p.rows, p.columns);
     }
 }
 

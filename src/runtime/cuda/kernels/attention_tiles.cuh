@@ -53,23 +53,24 @@ __device__ __forceinline__ void load_tile(T *tile, const hyp_cuda_matrix &m, con
     }
 }
 
-// Rows of y from `first` on from a tile.
+// Rows from `first` on, of those up to `end`, from a tile.
 template <typename T, int D, int ROWS>
-__device__ __forceinline__ void store_tile(const hyp_cuda_attention &p, T *tile, T *y, int64_t first)
+__device__ __forceinline__ void store_tile(const hyp_cuda_matrix &m, T *tile, T *y, int64_t first, int64_t end,
+                                           int64_t width)
 {
     constexpr int CHUNKS = D / VECTOR<T>;
     __syncthreads();
 #pragma unroll 1
     for (int i = (int)threadIdx.x; i < ROWS * CHUNKS; i += HYP_CUDA_ATTENTION_THREADS) {
         int64_t row = first + i / CHUNKS, column = i % CHUNKS * VECTOR<T>;
-        if (row >= p.rows || column >= p.columns) continue;
+        if (row >= end || column >= width) continue;
         const T *from = in_tile<T, D>(tile, i / CHUNKS, i % CHUNKS);
-        T *to = y + row * p.y.row + column * p.y.column;
-        if (p.y.vector)
+        T *to = y + row * m.row + column * m.column;
+        if (m.vector)
             *(vector<T> *)to = *(const vector<T> *)from;
         else
 #pragma unroll 1
-            for (int j = 0; j < VECTOR<T> && column + j < p.columns; j++) to[j * p.y.column] = from[j];
+            for (int j = 0; j < VECTOR<T> && column + j < width; j++) to[j * m.column] = from[j];
     }
 }
 
@@ -135,12 +136,13 @@ __device__ __forceinline__ bool has_shifts(const hyp_cuda_attention &p, int64_t 
 }
 
 // Loads what is added to the scores of a tile, -inf for rows and keys that there are not. One row serves all where they
-// are alike. Says whether any score is neither -inf then nor p.fill, as far as this thread sees.
-template <typename T, int ROWS>
+// are alike. Says whether any score is neither -inf then nor p.fill, as far as this thread sees. BATCH loads are under way
+// together.
+template <typename T, int ROWS, int BATCH = 16>
 __device__ __forceinline__ bool load_tile_shifts(const hyp_cuda_attention &p, uint64_t mask, int64_t row0, int64_t key0,
                                                  float *shifts)
 {
-    constexpr int KEYS = HYP_CUDA_ATTENTION_KEYS, STEP = HYP_CUDA_ATTENTION_THREADS / KEYS, BATCH = 16;
+    constexpr int KEYS = HYP_CUDA_ATTENTION_KEYS, STEP = HYP_CUDA_ATTENTION_THREADS / KEYS;
     int rows = p.shift_step ? ROWS : 1, column = (int)threadIdx.x % KEYS;
     int end = p.rows - row0 < rows ? (int)(p.rows - row0) : rows;
     if (key0 + column >= p.keys) end = 0;

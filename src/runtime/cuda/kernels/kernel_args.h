@@ -36,7 +36,10 @@
     X(attention_f32_64) X(attention_f32_128) \
     X(attention_f16_64) X(attention_f16_64_tall) X(attention_f16_128) X(attention_f16_128_tall) \
     X(attention_bf16_64) X(attention_bf16_64_tall) X(attention_bf16_128) X(attention_bf16_128_tall)
-#define HYP_CUDA_KERNELS(X) HYP_CUDA_BASIC_KERNELS(X) HYP_CUDA_LAYER_KERNELS(X) HYP_CUDA_ATTENTION_KERNELS(X)
+#define HYP_CUDA_ATTENTION_GRADIENT_KERNELS(X) \
+    X(attention_by_queries_bf16_64) X(attention_by_keys_bf16_64)
+#define HYP_CUDA_KERNELS(X) \
+    HYP_CUDA_BASIC_KERNELS(X) HYP_CUDA_LAYER_KERNELS(X) HYP_CUDA_ATTENTION_KERNELS(X) HYP_CUDA_ATTENTION_GRADIENT_KERNELS(X)
 /* clang-format on */
 
 typedef enum hyp_cuda_kernel {
@@ -575,6 +578,17 @@ typedef struct hyp_cuda_attention {
     double scale, fill;  /* as exponents of 2; without a mask the scale is 1 */
     double unit;         /* what scores are multiplied by: the scale without a mask, then positive, else 1 */
 } hyp_cuda_attention;
+
+/* attention_by_queries_* and, after it, attention_by_keys_*. */
+typedef struct hyp_cuda_attention_gradient {
+    hyp_cuda_attention attention;        /* without splits and second parts; y is its result */
+    hyp_cuda_matrix g, by_q, by_k, by_v; /* g lies as y, the others as q, k and v */
+    uint64_t stats;                      /* of each matrix and row two f32: the exponent of 2 that its exponentials are
+                                            divided by, and the sum of y g */
+    hyp_cuda_extent key_blocks;          /* attention_by_keys: for one index of the batch */
+    int64_t key_total;
+    double slope; /* of scores by the products that they are of */
+} hyp_cuda_attention_gradient;
 
 /* Shared memory of the f32 kernel for heads up to `d` wide, in floats: a tile of 64 rows, one whose place the weights
  * take, which have 16 floats more in a row than there are keys. Shifts of scores follow the tiles of all kernels where

@@ -106,21 +106,22 @@ static int64_t place_operands(attention *a, hyp_cuda_build *b, const HypPlan__At
 
 /* Scores become exponents of 2. Without a mask their scale is left to the subtraction of the largest, unless it would
  * turn their order round. */
-static void set_scores(hyp_cuda_attention *p, const HypPlan__Attention *k, bool bools)
+void hyp_cuda_set_scores(hyp_cuda_attention *p, hyp_dtype mask, bool shown, double scale, double fill)
 {
     const double log2_e = 1.4426950408889634;
-    double scale = (double)k->scale * log2_e, fill = (double)k->fill * log2_e;
-    bool plain = !k->mask && scale > 1e-30 && scale < 1e30;
-    p->masked = plain      ? HYP_CUDA_MASK_NONE
-                : !k->mask ? HYP_CUDA_MASK_SCALED
-                : !bools   ? HYP_CUDA_MASK_ADDED
-                : k->shown ? HYP_CUDA_MASK_SHOWS
-                           : HYP_CUDA_MASK_HIDES;
+    bool none = mask == HYP_DTYPE_NONE, plain;
+    scale *= log2_e, fill *= log2_e;
+    plain = none && scale > 1e-30 && scale < 1e30;
+    p->masked = plain              ? HYP_CUDA_MASK_NONE
+                : none             ? HYP_CUDA_MASK_SCALED
+                : mask != HYP_BOOL ? HYP_CUDA_MASK_ADDED
+                : shown            ? HYP_CUDA_MASK_SHOWS
+                                   : HYP_CUDA_MASK_HIDES;
     p->scale = plain ? 1 : scale;
     p->unit = plain ? scale : 1;
     p->fill = fill < HYP_CUDA_LOWEST && !isinf(fill) ? HYP_CUDA_LOWEST : fill;
-    if (!bools) p->fill = NAN;
-    p->shift_step = k->mask && p->mask.row != 0 ? HYP_CUDA_SHIFT_STEP : 0;
+    if (mask != HYP_BOOL) p->fill = NAN;
+    p->shift_step = !none && p->mask.row != 0 ? HYP_CUDA_SHIFT_STEP : 0;
 }
 
 /* ---- kernels ----------------------------------------------------------------------------------------------- */
@@ -290,7 +291,8 @@ hyp_status hyp_cuda_add_attention(hyp_cuda_build *b, const HypPlan__Attention *k
                               .splits = hyp_cuda_extent_of(1),
                               .split_keys = values[k->keys]};
     int64_t matrices = place_operands(a, b, k);
-    set_scores(p, k, k->mask && hyp_cuda_dtype(b->program, k->mask->tensor) == HYP_BOOL);
+    hyp_dtype mask = k->mask ? hyp_cuda_dtype(b->program, k->mask->tensor) : HYP_DTYPE_NONE;
+    hyp_cuda_set_scores(p, mask, k->shown, (double)k->scale, (double)k->fill);
     a->grid.block_y = 1;
     hyp_choice choice;
     hyp_cuda_offer_attention(b->session->model->device, p, dtype, matrices, k->more_k != NULL, &choice);

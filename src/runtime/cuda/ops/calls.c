@@ -40,8 +40,8 @@ static hyp_status add_random_uniform(hyp_cuda_build *b, const HypPlan__Call *k, 
 
 /* ---- all of them ------------------------------------------------------------------------------------------- */
 
-hyp_cuda_call_fn hyp_cuda_add_all_reduce, hyp_cuda_add_batch_norm_gradient, hyp_cuda_add_batch_norm_stats,
-    hyp_cuda_add_conv, hyp_cuda_add_conv_transpose,
+hyp_cuda_call_fn hyp_cuda_add_all_reduce, hyp_cuda_add_attention_gradient, hyp_cuda_add_batch_norm_gradient,
+    hyp_cuda_add_batch_norm_stats, hyp_cuda_add_conv, hyp_cuda_add_conv_transpose,
     hyp_cuda_add_conv_backward_weights, hyp_cuda_add_extreme, hyp_cuda_add_gather_elements, hyp_cuda_add_norm, hyp_cuda_add_norm_gradient,
     hyp_cuda_add_pool, hyp_cuda_add_pool_gradient, hyp_cuda_add_recurrence, hyp_cuda_add_recurrence_gradient, hyp_cuda_add_scatter_elements,
     hyp_cuda_add_scatter_nd, hyp_cuda_add_softmax_gradient, hyp_cuda_add_softmax_stats;
@@ -57,6 +57,7 @@ static const struct {
     {"softmax-gradient", hyp_cuda_add_softmax_gradient},
     {"batch-norm-stats", hyp_cuda_add_batch_norm_stats},
     {"batch-norm-gradient", hyp_cuda_add_batch_norm_gradient},
+    {"attention-gradient", hyp_cuda_add_attention_gradient},
     {"range", add_range},
     {"random-uniform", add_random_uniform},
     {"scatter-nd", hyp_cuda_add_scatter_nd},
@@ -95,6 +96,12 @@ static bool has_windows(hyp_cuda_call_fn *add)
            add == hyp_cuda_add_pool || add == hyp_cuda_add_pool_gradient;
 }
 
+/* Of a type that there are tiles for. */
+static bool has_tiles(const HypPlan__Program *program, const HypPlan__Call *k)
+{
+    return k->n_outputs > 0 && (hyp_dtype)program->tensors[k->outputs[0]]->dtype == HYP_BF16;
+}
+
 /* Of a type that reductions know. */
 static bool has_sums(const HypPlan__Program *program, const HypPlan__Call *k)
 {
@@ -115,6 +122,9 @@ hyp_status hyp_cuda_check_call(const HypPlan__Program *program, const HypPlan__C
                         "the CUDA kernel for %s takes floats of 16 bits and more, i32 and i64; run the plan on the CPU "
                         "(--device cpu)",
                         k->kernel);
+    if (add == hyp_cuda_add_attention_gradient && !has_tiles(program, k))
+        return hyp_fail(diag, HYP_ERR_UNSUPPORTED,
+                        "the CUDA kernels for %s take bf16; run the plan on the CPU (--device cpu)", k->kernel);
     size_t rank = has_windows(add) && k->n_outputs ? program->tensors[k->outputs[0]]->n_dims : 0;
     if (rank <= 2 + HYP_CUDA_SPATIAL) return HYP_OK;
     return hyp_fail(diag, HYP_ERR_UNSUPPORTED,

@@ -119,6 +119,9 @@ HYP_NODISCARD hyp_status hyp_cuda_add_softmax(hyp_cuda_build *b, const HypPlan__
 HYP_NODISCARD hyp_status hyp_cuda_add_reduce(hyp_cuda_build *b, const HypPlan__Reduce *k);
 /* attention.c; for plans whose device has had hyp_cuda_load_attention */
 HYP_NODISCARD hyp_status hyp_cuda_add_attention(hyp_cuda_build *b, const HypPlan__Attention *k);
+/* What scores are made of: the type of the mask, whose matrix is in p (HYP_DTYPE_NONE: there is none), and attributes of
+ * attention. */
+void hyp_cuda_set_scores(hyp_cuda_attention *p, hyp_dtype mask, bool shown, double scale, double fill);
 /* The kernels that there are for so many matrices of these sizes, whose keys may come in two parts. */
 void hyp_cuda_offer_attention(const hyp_cuda_device *d, const hyp_cuda_attention *p, hyp_dtype dtype, int64_t matrices,
                               bool two_parts, hyp_choice *out);

@@ -54,6 +54,8 @@ static bool is_convolution(const HypPlan__Call *call)
            strcmp(call->kernel, "conv-backward-weights") == 0;
 }
 
+static bool is_attention(const HypPlan__Call *call) { return strcmp(call->kernel, "attention-gradient") == 0; }
+
 static bool has_call(const HypPlan__Program *p, bool (*is)(const HypPlan__Call *call))
 {
     for (size_t i = 0; i < p->n_steps; i++)
@@ -135,7 +137,7 @@ static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp
     hyp_status status = hyp_cuda_enter(m->device, diag);
     if (status == HYP_OK) {
         if (has_step(p, HYP_PLAN__STEP__KERNEL_LINEAR)) status = hyp_cuda_load_layers(m->device, diag);
-        if (status == HYP_OK && has_step(p, HYP_PLAN__STEP__KERNEL_ATTENTION))
+        if (status == HYP_OK && (has_step(p, HYP_PLAN__STEP__KERNEL_ATTENTION) || has_call(p, is_attention)))
             status = hyp_cuda_load_attention(m->device, diag);
         if (status == HYP_OK && has_call(p, is_convolution)) {
             status = load_dnn(m->device, diag);
