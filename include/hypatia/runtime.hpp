@@ -168,6 +168,14 @@ void describe_plan(const void *data, size_t size, const char *name, bool json, F
     });
 }
 
+/* Calls write(text, len) with parts of the record of its compilation that a plan keeps, if it does: write throws nothing. */
+template <class F>
+void read_plan_record(const char *path, F &&write)
+{
+    using writer = std::remove_reference_t<F>;
+    detail::check([&](hyp_diag *diag) { return hyp_plan_record(path, detail::write_through<writer>, &write, diag); });
+}
+
 /* hyp_engine: immutable, shared by threads. */
 class engine {
 public:

@@ -114,7 +114,7 @@ def tutorial(folder):
     mlp(os.path.join(folder, "net.onnx"), (32, 64, 64, 4), name="{}")
 
 
-PAGES = {"README.md": readme, "docs/cli.md": cli, "docs/training.md": training_page, "docs/runtime.md": runtime, "docs/runtime-cpu.md": of_digits,
+PAGES = {"README.md": readme, "docs/cli.md": cli, "docs/report.md": cli, "docs/training.md": training_page, "docs/runtime.md": runtime, "docs/runtime-cpu.md": of_digits,
          "docs/tutorial.md": tutorial}
 
 

@@ -76,7 +76,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         def plan(name, *options, model=MODEL):
             path = os.path.join(folder, name)
-            run("hypatiac", model, "-o", path, "-q", *options)
+            run("hypatiac", model, "-o", path, "-q", "--no-record", *options)
             return path
 
         first, again = plan("a.bin"), plan("b.bin")

@@ -125,6 +125,7 @@ int main(int argc, char **argv)
     hypatia::describe_plan(saved, false, [&](const char *, size_t len) { length += len; });
     need(length > 100 && hypatia::plan_memory_needed(saved) > 0, "the saved plan is not described");
     auto ignore = [](const char *, size_t) {};
+    hypatia::read_plan_record(saved, ignore);
     need(thrown([&] { hypatia::describe_plan(&length, sizeof length, "no plan", true, ignore); }) == HYP_ERR_MALFORMED,
          "any bytes are a plan");
     hyp_tune_options quick{};
