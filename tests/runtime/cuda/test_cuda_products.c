@@ -342,7 +342,7 @@ static void products_of_any_rows_equal_reference(void **state)
     if (emulator_function("emulator_graphs", &on_emulator)) {
         print_message("in part: the emulator multiplies slowly\n");
         once = true;
-        check_matmul(HYP_BF16, 0, NULL, NULL, NULL, 1, 1, (const int64_t[]){901, 903, 901}, 2);
+        check_matmul(HYP_BF16, 0, NULL, NULL, NULL, 1, 1, (const int64_t[]){901, 901, 903}, 2);
         once = false;
         return;
     }

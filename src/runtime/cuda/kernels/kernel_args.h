@@ -154,7 +154,7 @@ typedef struct hyp_cuda_softmax {
 typedef struct hyp_cuda_pitch {
     uint64_t x, y;
     hyp_cuda_extent y_row;
-    int64_t x_row, rows, columns, total;
+    int64_t x_row, rows, columns /* no more than y_row */, total;
 } hyp_cuda_pitch;
 
 /* Results are made in so many parts each: all first parts lie one behind the other, then all second ones. Of reduce_pieces a
