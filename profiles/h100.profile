@@ -144,6 +144,7 @@
   (measured attention 16 1024 1024 64 f32 0.0001253)
   (measured attention 16 1024 1024 64 f16 2.792e-05)
   (measured attention 16 1024 1024 64 bf16 2.78e-05)
+  (measured attention-gradient 96 512 512 64 bf16 0.000304)
   (measured conv 50176 64 3 9 1 f32 2.85e-05)
   (measured conv 50176 64 3 9 1 f16 3.059e-05)
   (measured conv 50176 64 3 9 1 bf16 3.021e-05)
