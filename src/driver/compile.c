@@ -336,7 +336,7 @@ static hyp_status write_plan(compilation *c, hyp_diag *diag)
 /* When the plan is there: one that is wrong is not written in another form either. */
 static hyp_status emit(compilation *c, hyp_diag *diag)
 {
-    return c->settings.options.emit_onnx ? hyp_emit_onnx(c->optimized, &c->settings, c->model, diag) : HYP_OK;
+    return hyp_emit_onnx(c->optimized, &c->settings, c->model, diag);
 }
 
 /* Says which rules tried to make what has no type: for built-in ones a condition is missing, one of the user's may be
@@ -404,7 +404,7 @@ static hyp_status run_passes(compilation *c, hyp_diag *diag)
     HYP_TRY(run_pass(c, "lower", lower, &c->lower_seconds, diag));
     HYP_TRY(run_pass(c, "expect", expect, &c->expect_seconds, diag));
     HYP_TRY(run_pass(c, "write", write_plan, &c->write_seconds, diag));
-    return run_pass(c, "emit", emit, &c->emit_seconds, diag);
+    return c->settings.options.emit_onnx ? run_pass(c, "emit", emit, &c->emit_seconds, diag) : HYP_OK;
 }
 
 /* The program was lowered, so that its sizes are sizes. */

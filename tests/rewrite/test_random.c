@@ -36,10 +36,13 @@ typedef struct tally {
                                                 something is known */
 } tally;
 
+/* Of class Z those that were applied count: where x + 0 became an input x, no step owes its form to that. */
 static bool used_class(const hyp_rewrite_report *r, const char *classes)
 {
-    for (size_t i = 0; i < r->rule_count; i++)
-        if (r->rules[i].used && strchr(classes, r->rules[i].numeric_class[0])) return true;
+    for (size_t i = 0; i < r->rule_count; i++) {
+        char class = r->rules[i].numeric_class[0];
+        if ((class == 'Z' ? r->rules[i].applications : r->rules[i].used) && strchr(classes, class)) return true;
+    }
     return false;
 }
 
