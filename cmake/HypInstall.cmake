@@ -1,5 +1,5 @@
-# cmake --install: libraries, tools, headers, pkg-config files, the CMake package, man pages. Headers of the compiler
-# come with the compiler only.
+# cmake --install: libraries, tools, headers, pkg-config files, the CMake package, man pages, documentation, rules and
+# profiles. Headers of the compiler come with the compiler only. HypPackages.cmake makes a package of each component.
 include(CMakePackageConfigHelpers)
 
 set(HYP_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/hypatia)
@@ -8,24 +8,46 @@ set(HYP_HEADERS status types runtime nn)
 if(HYPATIA_COMPILER)
     list(APPEND HYP_LIBRARIES hypatia)
     list(APPEND HYP_HEADERS compiler egraph onnx tensor_io)
-    install(TARGETS hypatiac hypatia-egraph hypatia-tool)
-    install(FILES man/hypatiac.1 man/hypatia.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-    install(DIRECTORY share/schemas DESTINATION ${CMAKE_INSTALL_DATADIR}/hypatia)
+    install(TARGETS hypatiac hypatia-egraph hypatia-tool COMPONENT tools)
+    install(FILES man/hypatiac.1 man/hypatia.1 man/hypatia-egraph.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT tools)
+    # What the compiler has inside, to read and to begin files of one's own with; schemas of what the tools write.
+    install(DIRECTORY rules profiles share/schemas DESTINATION ${CMAKE_INSTALL_DATADIR}/hypatia COMPONENT tools)
 endif()
+set(HYP_DOC_DIR ${CMAKE_INSTALL_DATADIR}/doc/hypatia)
+install(FILES README.md CHANGELOG.md SECURITY.md DESTINATION ${HYP_DOC_DIR} COMPONENT documentation)
+install(DIRECTORY docs examples DESTINATION ${HYP_DOC_DIR} COMPONENT documentation PATTERN __pycache__ EXCLUDE PATTERN .* EXCLUDE)
 
-install(TARGETS ${HYP_LIBRARIES} EXPORT hypatiaTargets INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(EXPORT hypatiaTargets NAMESPACE hypatia:: DESTINATION ${HYP_CMAKE_DIR})
-foreach(header ${HYP_HEADERS})
-    install(FILES include/hypatia/${header}.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hypatia)
+# The archives that stand beside shared libraries are named by a file of their own, which is read where they are asked for:
+# they need what the libraries are made of.
+set(HYP_COMPONENT_hypatia-rt runtime)
+set(HYP_COMPONENT_hypatia compiler)
+foreach(name ${HYP_LIBRARIES})
+    install(TARGETS ${name} EXPORT hypatiaTargets INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+        LIBRARY COMPONENT ${HYP_COMPONENT_${name}} NAMELINK_COMPONENT development
+        ARCHIVE COMPONENT development)
+    if(BUILD_SHARED_LIBS)
+        install(TARGETS ${name}-static EXPORT hypatiaStaticTargets INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+            ARCHIVE COMPONENT development)
+    endif()
 endforeach()
-install(FILES include/hypatia/runtime.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hypatia)
+install(EXPORT hypatiaTargets NAMESPACE hypatia:: DESTINATION ${HYP_CMAKE_DIR} COMPONENT development)
+if(BUILD_SHARED_LIBS)
+    install(EXPORT hypatiaStaticTargets NAMESPACE hypatia:: DESTINATION ${HYP_CMAKE_DIR} COMPONENT development)
+endif()
+foreach(header ${HYP_HEADERS})
+    install(FILES include/hypatia/${header}.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hypatia COMPONENT development)
+endforeach()
+install(FILES include/hypatia/runtime.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hypatia COMPONENT development)
 
-# A static library needs its dependencies at the user's link. A shared one finds its own: pkg-config, which wants the
-# files of all that is listed even for --cflags, is told of none.
-set(HYP_PRIVATE_hypatia-rt libprotobuf-c)
-set(HYP_PRIVATE_hypatia "libprotobuf-c jansson")
-set(HYP_LIBS_hypatia-rt "-lm -ldl -lpthread")
-set(HYP_LIBS_hypatia "-lm -ldl")
+# A static library needs its dependencies at the user's link, as flags: pkg-config wants the files of all that is required
+# by name even for --cflags. A shared one finds its own.
+set(HYP_LINK_protobuf ${PROTOBUFC_LDFLAGS})
+set(HYP_LINK_jansson ${JANSSON_LDFLAGS})
+list(TRANSFORM CMAKE_C_IMPLICIT_LINK_DIRECTORIES PREPEND -L OUTPUT_VARIABLE HYP_LINK_known) # the compiler looks there anyway
+list(REMOVE_ITEM HYP_LINK_protobuf ${HYP_LINK_known})
+list(REMOVE_ITEM HYP_LINK_jansson ${HYP_LINK_known})
+string(JOIN " " HYP_LIBS_hypatia-rt ${HYP_LINK_protobuf} -lm -ldl -lpthread)
+string(JOIN " " HYP_LIBS_hypatia ${HYP_LINK_protobuf} ${HYP_LINK_jansson} -lm -ldl)
 if(HYP_HAVE_ONEDNN)
     string(PREPEND HYP_LIBS_hypatia-rt "-ldnnl ")
     string(PREPEND HYP_LIBS_hypatia "-ldnnl ")
@@ -35,22 +57,35 @@ set(HYP_DESCRIPTION_hypatia "Compiles ONNX models to plans by equality saturatio
 # From the .pc file back to the prefix, so that an installed tree can be moved.
 file(RELATIVE_PATH HYP_PC_UP /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 string(REGEX REPLACE "/$" "" HYP_PC_UP ${HYP_PC_UP})
+
+# hyp_pkgconfig(pc library libs private): pc.pc, which links `libs` and, with --static, `private`.
+function(hyp_pkgconfig pc library libs private)
+    set(HYP_PC_NAME ${pc})
+    set(HYP_PC_DESCRIPTION ${HYP_DESCRIPTION_${library}})
+    set(HYP_PC_LIBS ${libs})
+    set(HYP_PC_PRIVATE ${private})
+    configure_file(cmake/library.pc.in ${PROJECT_BINARY_DIR}/${pc}.pc @ONLY)
+    install(FILES ${PROJECT_BINARY_DIR}/${pc}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
+endfunction()
 foreach(name ${HYP_LIBRARIES})
-    set(HYP_PC_NAME ${name})
-    set(HYP_PC_DESCRIPTION ${HYP_DESCRIPTION_${name}})
-    set(HYP_PC_PRIVATE)
-    if(NOT BUILD_SHARED_LIBS)
-        set(HYP_PC_PRIVATE "Requires.private: ${HYP_PRIVATE_${name}}\nLibs.private: ${HYP_LIBS_${name}}\n")
+    if(BUILD_SHARED_LIBS)
+        hyp_pkgconfig(${name} ${name} "-L\${libdir} -l${name}" "")
+        hyp_pkgconfig(${name}-static ${name} "\${libdir}/lib${name}.a ${HYP_LIBS_${name}}" "")
+    else()
+        hyp_pkgconfig(${name} ${name} "-L\${libdir} -l${name}" "Libs.private: ${HYP_LIBS_${name}}\n")
     endif()
-    configure_file(cmake/library.pc.in ${PROJECT_BINARY_DIR}/${name}.pc @ONLY)
-    install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endforeach()
 
 configure_package_config_file(cmake/hypatiaConfig.cmake.in ${PROJECT_BINARY_DIR}/hypatiaConfig.cmake
     INSTALL_DESTINATION ${HYP_CMAKE_DIR})
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/hypatiaConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+# Which releases a program may be built against instead of this one: docs/stability.md.
+set(HYP_COMPATIBLE SameMajorVersion)
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+    set(HYP_COMPATIBLE SameMinorVersion)
+endif()
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/hypatiaConfigVersion.cmake COMPATIBILITY ${HYP_COMPATIBLE})
 install(FILES ${PROJECT_BINARY_DIR}/hypatiaConfig.cmake ${PROJECT_BINARY_DIR}/hypatiaConfigVersion.cmake
-    DESTINATION ${HYP_CMAKE_DIR})
-if(HYP_HAVE_ONEDNN AND NOT BUILD_SHARED_LIBS)
-    install(FILES cmake/HypFindOnednn.cmake DESTINATION ${HYP_CMAKE_DIR})
+    DESTINATION ${HYP_CMAKE_DIR} COMPONENT development)
+if(HYP_HAVE_ONEDNN) # for static libraries
+    install(FILES cmake/HypFindOnednn.cmake DESTINATION ${HYP_CMAKE_DIR} COMPONENT development)
 endif()

@@ -10,7 +10,7 @@ trap 'rm -rf "$work"' EXIT
 cmake --install "$build" --prefix "$work/first" > "$work/log"
 mv "$work/first" "$work/prefix" # an installed tree can be moved
 prefix=$work/prefix
-libdir=$(dirname "$(find "$prefix" -name 'libhypatia-rt.so' -o -name 'libhypatia-rt.a')")
+libdir=$(dirname "$(find "$prefix" -name libhypatia-rt.a)")
 unset LD_LIBRARY_PATH # the tools find their libraries themselves
 "$prefix/bin/hypatiac" "$root/examples/digits/digits.onnx" -o "$work/plan.bin" -q
 
