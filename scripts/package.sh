@@ -20,7 +20,9 @@ done
 root=$(cd "$(dirname "$0")/.." && pwd)
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
-: "${SOURCE_DATE_EPOCH:=$(git -C "$root" log -1 --format=%ct)}"
+# The time of the commit, which sources from an archive (scripts/source.sh) name themselves.
+told=$(sed -n 's/^[0-9a-f]* \([0-9]*\)$/\1/p' "$root/cmake/commit.txt")
+: "${SOURCE_DATE_EPOCH:=${told:-$(git -C "$root" log -1 --format=%ct)}}"
 export SOURCE_DATE_EPOCH
 umask 022 # the packages have it in them
 
