@@ -39,6 +39,23 @@ foreach(header ${HYP_HEADERS})
 endforeach()
 install(FILES include/hypatia/runtime.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/hypatia COMPONENT development)
 
+# Pages of section 3, written from the headers.
+find_package(Python3 COMPONENTS Interpreter)
+if(Python3_FOUND)
+    set(pages ${PROJECT_BINARY_DIR}/man3)
+    list(TRANSFORM HYP_HEADERS PREPEND ${PROJECT_SOURCE_DIR}/include/hypatia/ OUTPUT_VARIABLE headers)
+    list(TRANSFORM headers APPEND .h)
+    add_custom_command(OUTPUT ${pages}.done
+        COMMAND ${CMAKE_COMMAND} -E rm -rf ${pages}
+        COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/scripts/man3.py ${PROJECT_VERSION} ${pages} ${headers}
+        COMMAND ${CMAKE_COMMAND} -E touch ${pages}.done
+        DEPENDS ${PROJECT_SOURCE_DIR}/scripts/man3.py ${headers} VERBATIM)
+    add_custom_target(hyp_man3 ALL DEPENDS ${pages}.done)
+    install(DIRECTORY ${pages}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man3 COMPONENT documentation)
+else()
+    message(STATUS "manual pages of the functions: left out, because there is no Python")
+endif()
+
 # A static library needs its dependencies at the user's link, as flags: pkg-config wants the files of all that is required
 # by name even for --cflags. A shared one finds its own.
 set(HYP_LINK_protobuf ${PROTOBUFC_LDFLAGS})

@@ -22,4 +22,4 @@ inside apt-get update -q
 inside sh -c 'apt-get install -y -q --reinstall /work/*.deb gcc libc6-dev cmake make pkg-config'
 inside sh -c 'cd /work && ./all.sh'
 inside sh -c 'apt-get purge -y -q "*hypatia*" > /dev/null && ! find /usr /etc /var/lib -name "*hypatia*" -not -path "/var/lib/dpkg/*" | grep .'
-echo "installed, used and removed: $(ls "$packages"/*.deb | wc -l) packages"
+echo "installed, used and removed"

@@ -86,6 +86,7 @@ def check_contents(made):
     data = listed("rules/*") + listed("profiles/*") + [path[len("share/"):] for path in listed("share/schemas/*")]
     has("hypatia-tools", *["share/hypatia/" + path for path in data])
     has("hypatia-doc", *["share/doc/hypatia/" + path for path in listed("docs/*.md") + ["README.md", "CHANGELOG.md", "examples/digits/digits.c"]])
+    has("hypatia-doc", *[f"share/man/man3/{name}.3.gz" for name in ("hypatia_runtime.h", "hyp_engine_load_file", "hyp_egraph_create")])
     return held
 
 
