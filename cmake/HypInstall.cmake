@@ -1,5 +1,5 @@
-# cmake --install: libraries, tools, headers, pkg-config files, the CMake package, man pages, documentation, rules and
-# profiles. Headers of the compiler come with the compiler only. HypPackages.cmake makes a package of each component.
+# cmake --install: libraries, tools, headers, pkg-config files, the CMake package, man pages, completion, documentation, rules
+# and profiles. Headers of the compiler come with the compiler only. HypPackages.cmake makes a package of each component.
 include(CMakePackageConfigHelpers)
 
 set(HYP_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/hypatia)
@@ -10,6 +10,13 @@ if(HYPATIA_COMPILER)
     list(APPEND HYP_HEADERS compiler egraph onnx tensor_io)
     install(TARGETS hypatiac hypatia-egraph hypatia-tool COMPONENT tools)
     install(FILES man/hypatiac.1 man/hypatia.1 man/hypatia-egraph.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT tools)
+    install(FILES share/completions/_hypatia DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT tools)
+    foreach(command hypatia hypatiac hypatia-egraph) # bash and fish look for a file of the command's name
+        install(FILES share/completions/hypatia.bash RENAME ${command}
+            DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT tools)
+        install(FILES share/completions/hypatia.fish RENAME ${command}.fish
+            DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT tools)
+    endforeach()
     # What the compiler has inside, to read and to begin files of one's own with; schemas of what the tools write.
     install(DIRECTORY rules profiles share/schemas DESTINATION ${CMAKE_INSTALL_DATADIR}/hypatia COMPONENT tools)
 endif()

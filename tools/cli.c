@@ -11,7 +11,7 @@
 #include "terminal.h"
 
 /* What every command of every tool takes besides the rows of its table. */
-static const cli_option color_option = {"color", 0, "WHEN", "colours: auto (where the output is a terminal), always, never"};
+static const cli_option color_option = {"color", 0, "auto|always|never", "colours; auto: where the output is a terminal"};
 
 cli_args cli_begin(const char *tool, const cli_option *options, int argc, char **argv)
 {
@@ -93,7 +93,7 @@ static bool names_option(const cli_option *option, const char *text, size_t len)
 static int take_color(cli_args *args, const char *equals, const char **value)
 {
     if (!equals && args->at == args->count) {
-        cli_usage_error(args, "option '--color' needs a value: --color WHEN");
+        cli_usage_error(args, "option '--color' needs a value: --color auto|always|never");
         return CLI_ERROR;
     }
     const char *when = equals ? equals + 1 : args->argv[args->at++];
@@ -150,8 +150,20 @@ int cli_next(cli_args *args, const char **value)
     return text[1] == '-' ? next_long(args, text + 2, value) : next_short(args, text + 1, value);
 }
 
+/* For completion in shells (share/completions): what people read is not taken apart. */
+static void print_row(FILE *to, const cli_option *o)
+{
+    char short_name[] = {'-', o->short_name, 0};
+    fprintf(to, "%s\t--%s\t%s\t%s\n", o->short_name ? short_name : "", o->name, o->value ? o->value : "", o->help);
+}
+
 static void print_option(FILE *to, const cli_option *o)
 {
+    const char *form = getenv("HYPATIA_HELP");
+    if (form && strcmp(form, "rows") == 0) {
+        print_row(to, o);
+        return;
+    }
     char left[64];
     if (o->short_name)
         snprintf(left, sizeof left, "-%c, --%s%s%s", o->short_name, o->name, o->value ? " " : "", o->value ? o->value : "");

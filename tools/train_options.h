@@ -34,7 +34,7 @@ enum {
     [(first) + TRAIN_IGNORE_INDEX] = {"ignore-index", 0, "N", "for --train cross-entropy: a label that does not count (-100)"}, \
     [(first) + TRAIN_LABEL_SMOOTHING] = {"label-smoothing", 0, "X", "for --train cross-entropy: 0 to 1 (0)"},           \
     [(first) + TRAIN_CLASS_WEIGHTS] = {"class-weights", 0, "FILE", "for --train cross-entropy: an f32 .npy, a weight for each class"}, \
-    [(first) + TRAIN_OPTIMIZER] = {"optimizer", 0, "NAME", "for --train: sgd, adam or adamw (adamw)"},                  \
+    [(first) + TRAIN_OPTIMIZER] = {"optimizer", 0, "sgd|adam|adamw", "for --train (adamw)"},                          \
     [(first) + TRAIN_MOMENTUM] = {"momentum", 0, "X", "for --optimizer sgd: 0 to below 1 (0)"},                         \
     [(first) + TRAIN_NESTEROV] = {"nesterov", 0, NULL, "for --optimizer sgd, with momentum"},                           \
     [(first) + TRAIN_WEIGHT_DECAY] = {"weight-decay", 0, "X", "for --train (0; adamw 0.01)"},                           \

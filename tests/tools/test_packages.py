@@ -82,7 +82,9 @@ def check_contents(made):
     assert sorted(os.path.basename(path) for path in held["libhypatia-dev"] if path.startswith("include/hypatia/")) == HEADERS
     assert len([path for path in held["libhypatia-dev"] if path.endswith(".pc")]) == 4
     for tool in ("hypatia", "hypatiac", "hypatia-egraph"):
-        has("hypatia-tools", f"bin/{tool}", f"share/man/man1/{tool}.1.gz")
+        has("hypatia-tools", f"bin/{tool}", f"share/man/man1/{tool}.1.gz", f"share/bash-completion/completions/{tool}",
+            f"share/fish/vendor_completions.d/{tool}.fish")
+    has("hypatia-tools", "share/zsh/vendor-completions/_hypatia")
     data = listed("rules/*") + listed("profiles/*") + [path[len("share/"):] for path in listed("share/schemas/*")]
     has("hypatia-tools", *["share/hypatia/" + path for path in data])
     has("hypatia-doc", *["share/doc/hypatia/" + path for path in listed("docs/*.md") + ["README.md", "CHANGELOG.md", "examples/digits/digits.c"]])

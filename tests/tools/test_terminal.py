@@ -188,7 +188,7 @@ def check_colours():
         told = on_terminal(*command)[1].decode()
         assert told.startswith(red), told
         assert "\033" not in on_terminal(*command, NO_COLOR="1")[1].decode()
-    assert "--color WHEN" in hyp.tool("hypatia", "tune", "--help").stdout
+    assert "--color auto|always|never" in hyp.tool("hypatia", "tune", "--help").stdout
     assert "needs a value" in hyp.tool("hypatiac", MODEL, "--color").stderr
 
 
