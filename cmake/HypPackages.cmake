@@ -64,8 +64,7 @@ set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS ${CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPEND
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SUGGESTS hypatia-doc)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS hypatia-doc)
 
-# What programs that were linked with a library depend on: the releases whose symbols are those they know (docs/stability.md).
-set(from "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
+# What programs that were linked with a library depend on: the later releases of the series (docs/stability.md).
 if(PROJECT_VERSION_MAJOR EQUAL 0)
     math(EXPR next "${PROJECT_VERSION_MINOR} + 1")
     set(next 0.${next})
@@ -77,7 +76,7 @@ foreach(library ${HYP_LIBRARIES})
     set(package ${HYP_PACKAGE_${component}})
     set(control ${PROJECT_BINARY_DIR}/packages/${component})
     file(WRITE ${control}/shlibs
-        "lib${library} ${PROJECT_VERSION_MAJOR} ${package} (>= ${from}), ${package} (<< ${next}~)\n")
+        "lib${library} ${PROJECT_VERSION_MAJOR} ${package} (>= ${PROJECT_VERSION}), ${package} (<< ${next}~)\n")
     file(WRITE ${control}/triggers "activate-noawait ldconfig\n")
     string(TOUPPER ${component} upper)
     set(CPACK_DEBIAN_${upper}_PACKAGE_CONTROL_EXTRA ${control}/shlibs ${control}/triggers)

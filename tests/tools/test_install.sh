@@ -43,5 +43,30 @@ if grep -rn '/[a-z0-9/_.+-]*/lib[a-z]*\.\(so\|a\)' "$libdir/cmake" | grep -v '_I
     exit 1
 fi
 
+# What may be asked for is what docs/stability.md says: this release or an earlier one of its series, which before 1.0 has its
+# minor version.
+number() { sed -n "s/^#define HYP_VERSION_$1 \([0-9]*\)$/\1/p" "$root/include/hypatia/types.h"; }
+major=$(number MAJOR) minor=$(number MINOR)
+# asks VERSION: whether the CMake package is one for it.
+asks() {
+    major_part=${1%%.*} rest=${1#*.}
+    cmake -DPACKAGE_FIND_VERSION="$1" -DPACKAGE_FIND_VERSION_MAJOR="$major_part" -DPACKAGE_FIND_VERSION_MINOR="${rest%%.*}" \
+        -DPACKAGE_FIND_VERSION_COUNT=3 -DCMAKE_SIZEOF_VOID_P=8 -P "$work/asks.cmake" 2>&1 | grep -q '^-- fits$'
+}
+cat > "$work/asks.cmake" << end
+include($libdir/cmake/hypatia/hypatiaConfigVersion.cmake)
+if(PACKAGE_VERSION_COMPATIBLE)
+    message(STATUS "fits")
+endif()
+end
+asks "$major.$minor.0" || { echo "the CMake package refuses its own series" >&2; exit 1; }
+for other in "$major.$((minor + 1)).0" "$((major + 1)).$minor.0" "$major.$minor.999"; do
+    if asks "$other"; then echo "the CMake package says that it is $other" >&2; exit 1; fi
+done
+if [ "$major" = 0 ] && asks "0.$((minor - 1)).0"; then echo "the CMake package says that it is of an earlier series" >&2; exit 1; fi
+if [ -e "$libdir/libhypatia-rt.so" ]; then
+    readelf -d "$libdir/libhypatia-rt.so" | grep -q "SONAME.*\[libhypatia-rt.so.$major\]"
+fi
+
 # Only what is public is installed.
 [ "$(ls "$prefix/include/hypatia" | tr '\n' ' ')" = "compiler.h egraph.h nn.h onnx.h runtime.h runtime.hpp status.h tensor_io.h types.h " ]

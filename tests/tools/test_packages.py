@@ -53,7 +53,7 @@ def check_fields(made):
     major, minor, _ = now.split(".")
     for library in ("hypatia-rt", "hypatia"):
         name = f"lib{library}{major}"
-        assert run("dpkg-deb", "-I", made[name], "shlibs") == f"lib{library} {major} {name} (>= {major}.{minor}), {name} (<< {major}.{int(minor) + 1}~)\n"
+        assert run("dpkg-deb", "-I", made[name], "shlibs") == f"lib{library} {major} {name} (>= {now}), {name} (<< {major}.{int(minor) + 1}~)\n"
 
 
 def check_contents(made):
