@@ -4,7 +4,7 @@ include(CMakePackageConfigHelpers)
 
 set(HYP_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/hypatia)
 set(HYP_LIBRARIES hypatia-rt)
-set(HYP_HEADERS status types runtime nn)
+set(HYP_HEADERS status types signature runtime nn)
 if(HYPATIA_COMPILER)
     list(APPEND HYP_LIBRARIES hypatia)
     list(APPEND HYP_HEADERS compiler egraph onnx tensor_io)

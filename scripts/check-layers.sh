@@ -39,7 +39,8 @@ inside() {
 # layer: the public headers it may see
 public() {
     case $1 in
-    base | kernels | plan) echo "status types" ;;
+    base | kernels) echo "status types" ;;
+    plan) echo "status types signature" ;;
     runtime) echo "status types runtime nn" ;;
     ir) echo "status types" ;;
     egraph) echo "status types egraph" ;;

@@ -189,6 +189,12 @@ typedef struct hyp_engine_options {
      * device_index the one that the process has joined with. Has to last as long as the engine and its contexts. NULL: the
      * process runs the plan alone, and what it gives is its own. */
     hyp_group *group;
+    /* The public key of Ed25519, HYP_PUBLIC_KEY_BYTES as hyp_key_read_public (hypatia/signature.h) gives them, that the plan
+     * has to be signed with. It is read during the call. The signature is checked, which reads all of the file, before anything
+     * of the plan is parsed: one that is not signed, that another key has signed, or that was changed is HYP_ERR_SIGNATURE;
+     * where there is no libsodium, no plan loads (HYP_ERR_UNSUPPORTED). With `checks` off changes are noticed all the same. Who
+     * can write to the file, or the memory, afterwards can still change what is mapped. NULL: plans need no signature. */
+    const unsigned char *require_signature;
 } hyp_engine_options;
 
 /* Maps a plan and prepares its weights for the device. The file may be removed afterwards. HYP_ERR_IO,
@@ -222,6 +228,9 @@ HYP_API const char *hyp_engine_device_name(const hyp_engine *engine); /* "cpu (o
 
 HYP_API const char *hyp_engine_precision(const hyp_engine *engine); /* that the plan was compiled for: "fp32", "bf16", ... */
 HYP_API const char *hyp_engine_classes(const hyp_engine *engine); /* numeric classes of the rules that made it: "ER"; "" = unknown */
+/* The public key that the plan says it is signed with, HYP_PUBLIC_KEY_BYTES, borrowed; NULL: it is not signed. Whether that
+ * is true was checked where require_signature was set, and only there. */
+HYP_API const unsigned char *hyp_engine_signer(const hyp_engine *engine);
 HYP_API uint64_t hyp_engine_model_hash(const hyp_engine *engine); /* of the model that the plan was made of; 0 = unknown */
 
 /* Runs of the model that the plan keeps: inputs, and some of what comes out. Borrowed from the engine. */
@@ -695,7 +704,8 @@ HYP_BY_VALUE(hyp_alternative_info, hyp_context_alternative, hyp_context_read_alt
 HYP_API HYP_NODISCARD hyp_status hyp_context_add_tuned(hyp_context *context, const hyp_tuned *tuned, hyp_diag *diag);
 
 /* Writes the context's plan with everything that it knows, to `path`, which may be the file that it was loaded from: it
- * is replaced whole or not at all. What the plan knew of another device is lost if there is something of this one. */
+ * is replaced whole or not at all. What the plan knew of another device is lost if there is something of this one, and a
+ * signature is: hyp_plan_sign of hypatia/signature.h makes another. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_save_plan(const hyp_context *context, const char *path, hyp_diag *diag);
 
 /* ---- looking into a plan ------------------------------------------------------------------------------ */

@@ -207,6 +207,8 @@ public:
     size_t memory_bytes() const noexcept { return hyp_engine_memory_bytes(get()); }
     const char *precision() const noexcept { return hyp_engine_precision(get()); }
     const char *classes() const noexcept { return hyp_engine_classes(get()); }
+    /* The public key that the plan says it is signed with; nullptr: it is not signed. */
+    const unsigned char *signer() const noexcept { return hyp_engine_signer(get()); }
     uint64_t model_hash() const noexcept { return hyp_engine_model_hash(get()); }
     size_t step_count() const noexcept { return hyp_engine_step_count(get()); }
     hyp_step_info step(size_t i) const noexcept /* all zeros beyond the last: hyp_engine_read_step */

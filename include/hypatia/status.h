@@ -37,6 +37,7 @@ typedef enum hyp_status {
     HYP_ERR_INTERNAL = 10,        /* a broken invariant of ours: please report it */
     HYP_ERR_DEVICE_LOST = 11,     /* a device gave up: destroy what uses it, and load the plan again */
     HYP_ERR_CANCELLED = 12,       /* the caller asked for the end of the work: what it was done with is as before */
+    HYP_ERR_SIGNATURE = 13,       /* a plan is not signed as was required: do not use it */
     HYP_STATUS_COUNT
 } hyp_status;
 

@@ -62,7 +62,7 @@ const char *hyp_status_name(hyp_status status)
     static const char *const names[] = {
         "ok",       "invalid argument",  "out of memory", "i/o error",    "malformed input", "unsupported",
         "mismatch", "incompatible plan", "limit reached", "device error", "internal error",  "device lost",
-        "cancelled",
+        "cancelled", "signature",
     };
     _Static_assert(sizeof names / sizeof *names == HYP_STATUS_COUNT, "a name for every status");
     return (unsigned)status < HYP_STATUS_COUNT ? names[status] : "unknown status";

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "plan/layout.h"
+#include "plan/signature.h"
 
 /* ---- memory of parsed messages ------------------------------------------------------------------- */
 
@@ -213,6 +214,8 @@ static hyp_status open_bytes(const uint8_t *data, size_t size, const hyp_plan_op
 {
     header h = {0};
     bool verify = !options || !options->header_only;
+    if (options && options->signer) HYP_TRY(hyp_signature_check(data, size, options->signer, diag));
+    HYP_TRY(hyp_signature_find(data, &size, &plan->signer, diag));
     HYP_TRY(read_header(data, size, &h, diag));
     const uint8_t *program = data + h.program.offset;
     if (verify && hyp_hash(program, (size_t)h.program.bytes, 0) != h.program.hash)

@@ -41,10 +41,11 @@ typedef struct hyp_plan {
     uint64_t weights_bytes;
     uint64_t read_bytes; /* of the weights up to the last one that a step reads: what is behind no device needs */
     uint32_t major, minor;
-    uint64_t file_bytes;
+    uint64_t file_bytes; /* without a signature behind it */
     hyp_mapping mapping;           /* empty for a plan in the caller's memory */
     const uint8_t *file;           /* the whole of it */
     const HypPlan__Device *device; /* the device section, checked; NULL when there is none */
+    const uint8_t *signer;         /* the public key that it is signed by, it says; NULL: it is not signed */
     void *copied;                  /* the weights, when the caller's memory was not aligned; NULL otherwise */
     /* By tensor: bytes that are there in place of those of a weight, which they are as many as; NULL where there are
      * none. Not the plan's. */
@@ -55,12 +56,13 @@ typedef struct hyp_plan {
 
 typedef struct hyp_plan_open_options {
     bool header_only; /* of the checksums only the header's is verified: saves reading the weights at load */
+    const uint8_t *signer; /* the public key that it has to be signed by, checked before anything else; NULL: any or none */
 } hyp_plan_open_options;
 
 /* Opens and validates: magic, version, lengths, checksums, then every index, shape and size of the program, so
  * that no later reader needs a check. HYP_ERR_MALFORMED for what is no plan or a damaged one,
  * HYP_ERR_INCOMPATIBLE for another major version or an unknown kernel (the message says which version was
- * found, which is read, and how to rebuild), HYP_ERR_IO. options may be NULL. */
+ * found, which is read, and how to rebuild), HYP_ERR_SIGNATURE, HYP_ERR_IO. options may be NULL. */
 HYP_NODISCARD hyp_status hyp_plan_open_file(const char *path, const hyp_plan_open_options *options, hyp_plan *out,
                                             hyp_diag *diag);
 /* The same over memory that stays the caller's and must outlive the plan; it must be 64-byte aligned (else the
@@ -68,6 +70,10 @@ HYP_NODISCARD hyp_status hyp_plan_open_file(const char *path, const hyp_plan_ope
 HYP_NODISCARD hyp_status hyp_plan_open_memory(const void *data, size_t size, const char *name,
                                               const hyp_plan_open_options *options, hyp_plan *out, hyp_diag *diag);
 void hyp_plan_close(hyp_plan *plan);
+
+/* The public key of a signature as people see it, in hexadecimal; "" of NULL. */
+enum { HYP_PLAN_KEY_TEXT = 65 };
+const char *hyp_plan_key_text(const uint8_t *key, char out[HYP_PLAN_KEY_TEXT]);
 
 /* Checks every index, type, list and place of a program, that steps read only what was written before and still
  * stands, and that every output is written; also hyp_plan_check_bounds, or hyp_plan_check_fixed where there are

@@ -18,7 +18,7 @@ BIN = os.environ.get("HYP_BIN", os.path.join(ROOT, "build/dev/bin"))
 LIB = os.environ.get("HYP_LIB", os.path.join(ROOT, "build/dev/lib"))
 
 STATUS = ["ok", "invalid argument", "no memory", "io", "malformed", "unsupported", "mismatch", "incompatible", "limit",
-          "device", "internal", "device lost", "cancelled"]
+          "device", "internal", "device lost", "cancelled", "signature"]
 DTYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_,
           10: np.float16, 11: np.float64, 12: np.uint32, 13: np.uint64}
 try:

@@ -176,10 +176,12 @@ static void text_recomputed(report *r)
 
 static void write_text(report *r)
 {
+    char signer[HYP_PLAN_KEY_TEXT];
     const HypPlan__Program *p = r->p;
     hyp_strbuf *sb = &r->sb;
     hyp_strbuf_printf(sb, "plan      %s, %" PRIu64 " bytes, format %u.%u\n", r->path, r->plan->file_bytes,
                       r->plan->major, r->plan->minor);
+    if (r->plan->signer) hyp_strbuf_printf(sb, "signed by %s\n", hyp_plan_key_text(r->plan->signer, signer));
     put_name(r, "producer  ", p->producer, "\n");
     put_name(r, "target    ", p->target, ", ");
     put_name(r, "precision ", p->precision, "");
@@ -384,12 +386,14 @@ static void json_weights(report *r)
 
 static void write_json(report *r)
 {
+    char signer[HYP_PLAN_KEY_TEXT];
     const HypPlan__Program *p = r->p;
     hyp_strbuf *sb = &r->sb;
     hyp_strbuf_puts(sb, "{");
     json_string(r, true, "plan", r->path);
     hyp_strbuf_printf(sb, ", \"format\": \"%u.%u\", \"file_bytes\": %" PRIu64, r->plan->major, r->plan->minor,
                       r->plan->file_bytes);
+    json_string(r, false, "signed_by", hyp_plan_key_text(r->plan->signer, signer));
     json_string(r, false, "producer", p->producer);
     json_string(r, false, "target", p->target);
     json_string(r, false, "precision", p->precision);

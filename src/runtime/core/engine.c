@@ -211,7 +211,7 @@ static hyp_status load(const hyp_backend *const *backends, const char *path, con
     e->account = hyp_account_of(&e->source, options.memory_limit);
     e->grouped = options.group != NULL;
     hyp_mem_account *before = hyp_mem_charge(&e->account);
-    hyp_plan_open_options open = {.header_only = options.checks == HYP_CHECKS_OFF};
+    hyp_plan_open_options open = {.header_only = options.checks == HYP_CHECKS_OFF, .signer = options.require_signature};
     hyp_status status = path ? hyp_plan_open_file(path, &open, &e->plan, diag)
                              : hyp_plan_open_memory(data, size, "plan in memory", &open, &e->plan, diag);
     if (status == HYP_OK) status = describe_lists(e, diag);
@@ -239,7 +239,7 @@ hyp_status hyp_plan_memory_needed(const char *path, const hyp_engine_options *gi
     HYP_NEED(path);
     HYP_NEED(out_bytes);
     HYP_TRY(hyp_engine_read_options(given, &options, diag));
-    const hyp_plan_open_options open = {.header_only = options.checks == HYP_CHECKS_OFF};
+    const hyp_plan_open_options open = {.header_only = options.checks == HYP_CHECKS_OFF, .signer = options.require_signature};
     hyp_mem_account account = {.most = SIZE_MAX}, *before = hyp_mem_charge(&account);
     hyp_plan plan;
     size_t most = 0;
@@ -317,6 +317,7 @@ hyp_device_kind hyp_engine_device(const hyp_engine *engine) { return engine ? en
 const char *hyp_engine_classes(const hyp_engine *engine) { return engine ? engine->plan.program->classes : ""; }
 const char *hyp_engine_precision(const hyp_engine *engine) { return engine ? engine->plan.program->precision : ""; }
 
+const unsigned char *hyp_engine_signer(const hyp_engine *engine) { return engine ? engine->plan.signer : NULL; }
 const char *hyp_engine_device_name(const hyp_engine *engine) { return engine ? engine->device_name : ""; }
 
 size_t hyp_engine_memory_bytes(const hyp_engine *engine) { return engine ? hyp_mem_used(&engine->account) : 0; }
