@@ -4,11 +4,13 @@
 
 #include "diff_plans.h"
 #include "hypatia.h"
+#include "signing.h"
 
-enum { OPT_JSON, OPT_HELP };
+enum { OPT_JSON, OPT_SIGNATURE, OPT_HELP };
 
 static const cli_option options[] = {
     [OPT_JSON] = {"json", 0, NULL, "print JSON"},
+    [OPT_SIGNATURE] = {"require-signature", 0, "KEY.pub", "refuse plans that are not signed by this key"},
     [OPT_HELP] = {"help", 'h', NULL, "print this help"},
     {0},
 };
@@ -27,25 +29,25 @@ static void help(void)
 
 /* ---- the command ------------------------------------------------------------------------------------------- */
 
-static int describe(const char *path, json_t **out)
+static int describe(const char *path, const char *signer, json_t **out)
 {
     hyp_diag diag = {0};
     diff_text t = {0};
-    if (hyp_plan_describe(path, true, NULL, 0, diff_collect, &t, &diag) != HYP_OK) {
-        int code = cli_report(tool, &diag);
-        return code == CLI_FAILED ? TROUBLE : code;
-    }
+    int code = signing_require(path, signer, tool);
+    if (code == CLI_OK && hyp_plan_describe(path, true, NULL, 0, diff_collect, &t, &diag) != HYP_OK)
+        code = cli_report(tool, &diag);
+    if (code != CLI_OK) return code == CLI_FAILED ? TROUBLE : code;
     *out = diff_read(&t);
     if (*out) return SAME;
     fprintf(stderr, "%s: %s: its description cannot be read\n", tool, path);
     return TROUBLE;
 }
 
-static int compare(const char *a_path, const char *b_path, bool json)
+static int compare(const char *a_path, const char *b_path, const char *signer, bool json)
 {
     json_t *a = NULL, *b = NULL;
-    int code = describe(a_path, &a);
-    if (code == SAME) code = describe(b_path, &b);
+    int code = describe(a_path, signer, &a);
+    if (code == SAME) code = describe(b_path, signer, &b);
     if (code == SAME) {
         json_t *diff = diff_plans(a, b);
         json_object_set_new(diff, "a", json_string(a_path));
@@ -65,17 +67,18 @@ static int compare(const char *a_path, const char *b_path, bool json)
 int command_diff(int argc, char **argv)
 {
     cli_args args = cli_begin(tool, options, argc, argv);
-    const char *paths[2] = {NULL, NULL}, *value;
+    const char *paths[2] = {NULL, NULL}, *signer = NULL, *value;
     size_t count = 0;
     bool json = false;
     for (int option; (option = cli_next(&args, &value)) != CLI_END;) switch (option) {
         case CLI_ERROR: return CLI_USAGE;
         case OPT_HELP: help(); return CLI_OK;
         case OPT_JSON: json = true; break;
+        case OPT_SIGNATURE: signer = value; break;
         default:
             if (count == 2) return cli_usage_error(&args, "two plans are compared: '%s' is one more", value);
             paths[count++] = value;
         }
     if (count < 2) return cli_usage_error(&args, "two plans are wanted");
-    return compare(paths[0], paths[1], json);
+    return compare(paths[0], paths[1], signer, json);
 }

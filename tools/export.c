@@ -7,12 +7,14 @@
 #include "hypatia.h"
 #include "hypatia/compiler.h"
 #include "safetensors.h"
+#include "signing.h"
 
-enum { OPT_OUTPUT, OPT_MODEL, OPT_HELP };
+enum { OPT_OUTPUT, OPT_MODEL, OPT_SIGNATURE, OPT_HELP };
 
 static const cli_option options[] = {
     [OPT_OUTPUT] = {"output", 'o', "FILE.onnx", "the model"},
     [OPT_MODEL] = {"model", 0, "FILE.onnx", "that the plan was made of, where the plan is without it"},
+    [OPT_SIGNATURE] = {"require-signature", 0, "KEY.pub", "refuse a plan that is not signed by this key"},
     [OPT_HELP] = {"help", 'h', NULL, "print this help"},
     {0},
 };
@@ -20,7 +22,7 @@ static const cli_option options[] = {
 static const char tool[] = "hypatia export";
 
 typedef struct request {
-    const char *plan, *checkpoint, *model, *output;
+    const char *plan, *checkpoint, *model, *output, *signer;
 } request;
 
 static void help(void)
@@ -62,11 +64,13 @@ static int export_model(const request *r, const cli_args *args)
         is_folder(r->checkpoint) ? checkpoints_find(r->checkpoint, tool) : cli_copy(r->checkpoint, strlen(r->checkpoint));
     int code = path ? CLI_OK : CLI_FAILED;
     file_uses_add(&uses, "the plan", r->plan, false);
+    file_uses_add(&uses, "--require-signature", r->signer, false);
     file_uses_add(&uses, "--model", r->model, false);
     file_uses_add(&uses, "the checkpoint", path, false);
     file_uses_add(&uses, "--output", r->output, true);
     int checked = file_uses_check(&uses, args);
     if (code == CLI_OK) code = checked;
+    if (code == CLI_OK) code = signing_require(r->plan, r->signer, tool);
     if (code == CLI_OK) code = safetensors_open(&s, path, tool);
     if (code == CLI_OK) {
         code = write_model(r, &s);
@@ -86,6 +90,7 @@ int command_export(int argc, char **argv)
         case OPT_HELP: help(); return CLI_OK;
         case OPT_OUTPUT: r.output = value; break;
         case OPT_MODEL: r.model = value; break;
+        case OPT_SIGNATURE: r.signer = value; break;
         default:
             if (r.checkpoint)
                 return cli_usage_error(&args, "a plan and a checkpoint are wanted, and '%s' is one more", value);

@@ -1,4 +1,4 @@
-/* hypatia - runs plans: run, bench, tune, train, export, inspect, diff, report, verify. docs/cli.md describes it. */
+/* hypatia - runs plans: run, bench, tune, train, export, inspect, diff, report, verify, keygen, sign. docs/cli.md describes it. */
 #include <string.h>
 
 #include "hypatia.h"
@@ -16,6 +16,8 @@ static const struct {
     {"diff", "say in what two plans differ", command_diff},
     {"report", "make a page of a plan: what it is, how it came to be", command_report},
     {"verify", "compare a plan with the model it came from", command_verify},
+    {"keygen", "make a key for signing plans", command_keygen},
+    {"sign", "sign a plan", command_sign},
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
 

@@ -14,6 +14,8 @@ int command_train(int argc, char **argv);
 int command_export(int argc, char **argv);
 int command_diff(int argc, char **argv);
 int command_report(int argc, char **argv);
+int command_keygen(int argc, char **argv);
+int command_sign(int argc, char **argv);
 
 /* ---- session.c -------------------------------------------------------------------------------------------- */
 

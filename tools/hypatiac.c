@@ -18,6 +18,7 @@
 #include "report_page.h"
 #include "samples.h"
 #include "session.h"
+#include "signing.h"
 #include "terminal.h"
 #include "train_options.h"
 #include "tuning.h"
@@ -52,6 +53,7 @@ enum {
     OPT_VERIFY,
     OPT_GOLDEN,
     OPT_REDUCED,
+    OPT_SIGN,
     OPT_DRY_RUN,
     OPT_TIMED,
     OPT_FORMS,
@@ -107,6 +109,7 @@ static const cli_option options[] = {
     [OPT_VERIFY] = {"verify", 0, "strict|warn|off", "compare the plan with the model first (by what it costs)"},
     [OPT_GOLDEN] = {"golden", 0, "BYTES", "of samples and results that the plan keeps for 'hypatia verify'; 0: none"},
     [OPT_REDUCED] = {"reduced", 0, "FILE", "of a wrong plan: write a small part of the model that shows it"},
+    [OPT_SIGN] = {"sign", 0, "KEY", "sign the plan with this private key: of 'hypatia keygen', or openssl"},
     [OPT_DRY_RUN] = {"dry-run", 0, NULL, "do everything but write the plan"},
     [OPT_TIMED] = {"timed", 0, NULL, "time forms of the plan and its parts here; keep the fastest"},
     [OPT_FORMS] = {"forms", 0, "N", "for --timed and --cache: forms of a part that are compared, 2 to 8 (3)"},
@@ -136,7 +139,7 @@ static const cli_option options[] = {
 /* Everything the command line says. Owns its lists. */
 typedef struct request {
     hyp_compile_options compile;
-    const char *model, *plan, *cache, *report;
+    const char *model, *plan, *cache, *report, *key;
     const char *compare[2]; /* sets of rules */
     bool node_next; /* the last option was --why-not: its node may follow */
     bool set_next;  /* the last one was --compare-rules: its second set follows */
@@ -236,6 +239,7 @@ static bool read_option(request *r, const cli_args *args, int option, const char
         if (c->golden_bytes == 0) c->golden_bytes = -1;
         break;
     case OPT_REDUCED: c->reduced = value; break;
+    case OPT_SIGN: r->key = value; break;
     case OPT_DRY_RUN: r->dry_run = true; break;
     case OPT_TIMED: r->timed = true; break;
     case OPT_FORMS:
@@ -372,6 +376,10 @@ static bool finish_request(request *r, const cli_args *args)
         cli_usage_error(args, "--report tells of a plan with its record: it needs -o plan.bin, and no --no-record");
         return false;
     }
+    if (r->key && (!file || r->dry_run)) {
+        cli_usage_error(args, "--sign needs a file to write: -o plan.bin");
+        return false;
+    }
     if (!r->model) { /* --why-not RULE model.onnx */
         r->model = c->why_not_node;
         c->why_not_node = NULL;
@@ -415,6 +423,7 @@ static bool check_files(const request *r, const cli_args *args)
     file_uses_add(&uses, "--report", r->report, true);
     file_uses_add(&uses, "--cache", r->cache, true);
     file_uses_add(&uses, "the model", r->model, false);
+    file_uses_add(&uses, "--sign", r->key, false);
     file_uses_add(&uses, "--profile", r->compile.profile, false);
     for (size_t i = 0; i < r->rules.count; i++) file_uses_add(&uses, "--rules", r->rules.items[i], false);
     for (size_t i = 0; i < r->bound.count; i++) file_uses_add_value(&uses, "--bind", r->bound.items[i], false);
@@ -541,6 +550,7 @@ static int compile(request *r, const cli_args *args)
     if (code == CLI_OK && r->tune && !r->list_rules) code = tune(r, people, args);
     if (code == CLI_OK && r->report && !r->list_rules) code = write_report(r, report, args);
     hyp_compile_report_destroy(report);
+    if (code == CLI_OK && !r->list_rules) code = signing_sign(r->plan, r->key, args->tool);
     return code;
 }
 

@@ -2,13 +2,15 @@
 #include <stdlib.h>
 
 #include "hypatia.h"
+#include "signing.h"
 #include "terminal.h"
 
-enum { OPT_JSON, OPT_DIM, OPT_VERBOSE, OPT_HELP };
+enum { OPT_JSON, OPT_DIM, OPT_SIGNATURE, OPT_VERBOSE, OPT_HELP };
 
 static const cli_option options[] = {
     [OPT_JSON] = {"json", 0, NULL, "print JSON"},
     [OPT_DIM] = {"dim", 0, "NAME=SIZE", "size of a symbolic dimension, for bytes and flops (1)"},
+    [OPT_SIGNATURE] = {"require-signature", 0, "KEY.pub", "refuse a plan that is not signed by this key"},
     [OPT_VERBOSE] = {"verbose", 'v', NULL, "cut no line, however wide the terminal is"},
     [OPT_HELP] = {"help", 'h', NULL, "print this help"},
     {0},
@@ -24,7 +26,7 @@ static void help(void)
 int command_inspect(int argc, char **argv)
 {
     cli_args args = cli_begin("hypatia inspect", options, argc, argv);
-    const char *plan = NULL, *value;
+    const char *plan = NULL, *signer = NULL, *value;
     cli_list texts = {0};
     hyp_tensor *dims = NULL;
     size_t dim_count = 0;
@@ -43,6 +45,8 @@ int command_inspect(int argc, char **argv)
             json = true;
         } else if (option == OPT_VERBOSE) {
             verbose = true;
+        } else if (option == OPT_SIGNATURE) {
+            signer = value;
         } else if (option == OPT_DIM) {
             cli_list_split(&texts, value);
         } else if (plan) {
@@ -63,6 +67,8 @@ int command_inspect(int argc, char **argv)
         if (!cli_parse_dim(&args, texts.items[dim_count], &len, &dims[dim_count].dims[0])) goto done;
         dims[dim_count].name = cli_copy(texts.items[dim_count], len);
     }
+    code = signing_require(plan, signer, args.tool);
+    if (code != CLI_OK) goto done;
     hyp_diag diag = {0};
     FILE *to = json || verbose || !terminal_width(stdout) ? stdout : open_memstream(&text, &text_bytes);
     if (!to) {

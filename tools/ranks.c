@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "signing.h"
 
 enum { BRIEF_TRIES = 2000, PAUSE = 100 /* microseconds */, PATIENCE = 300 /* seconds, for the others to come */ };
 
@@ -216,12 +217,15 @@ static int open_board(ranks *r)
 /* ---- coming together ------------------------------------------------------------------------------------------- */
 
 /* By the device that every machine has: what is wrong with the plan is told once, and before a GPU is touched. */
-static int check_plan(const ranks *r, const char *plan)
+static int check_plan(const ranks *r, const session_options *o)
 {
-    const hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_REFERENCE};
+    hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_REFERENCE};
+    unsigned char key[HYP_PUBLIC_KEY_BYTES];
     hyp_engine *engine = NULL;
     hyp_diag diag = {0};
-    if (hyp_engine_load_file(plan, &options, &engine, &diag) != HYP_OK) return cli_report(r->name, &diag);
+    int code = signing_read_key(o->signer, key, &options.require_signature, r->name);
+    if (code != CLI_OK) return code;
+    if (hyp_engine_load_file(o->plan, &options, &engine, &diag) != HYP_OK) return cli_report(r->name, &diag);
     bool found = false;
     for (size_t i = 0; i < hyp_engine_step_count(engine) && !found; i++)
         found = strcmp(hyp_engine_step(engine, i).kernel, "all-reduce") == 0;
@@ -229,22 +233,22 @@ static int check_plan(const ranks *r, const char *plan)
     if (found) return CLI_OK;
     fprintf(stderr,
             "%s: %s: is a step of one GPU, and %d would train %d models: compile it with hypatiac --train ... --data-parallel\n",
-            r->name, plan, (int)r->size, (int)r->size);
+            r->name, o->plan, (int)r->size, (int)r->size);
     return CLI_USAGE;
 }
 
-int ranks_join(ranks *r, const char *plan, int32_t device_index)
+int ranks_join(ranks *r, const session_options *o)
 {
     hyp_diag diag = {0};
     if (r->size < 2) return CLI_OK;
     int code = r->path ? open_board(r) : CLI_OK;
     if (code == CLI_OK && r->rank == 0) {
-        code = check_plan(r, plan);
+        code = check_plan(r, o);
         if (code == CLI_OK && hyp_group_make_id(r->board->id, &diag) != HYP_OK) code = cli_report(r->name, &diag);
         if (code == CLI_OK) r->board->ready = 1;
     }
     if (code != CLI_OK) return code;
     for (int64_t i = 0; !r->board->ready; i++) pause_a_little(r, i);
-    if (hyp_group_join(r->board->id, r->rank, r->size, device_index + r->local, &r->group, &diag) == HYP_OK) return CLI_OK;
+    if (hyp_group_join(r->board->id, r->rank, r->size, o->device_index + r->local, &r->group, &diag) == HYP_OK) return CLI_OK;
     return cli_report(r->name, &diag);
 }

@@ -10,7 +10,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 
-#include "hypatia/runtime.h"
+#include "session.h"
 
 enum { RANKS_MOST = 64 }; /* of one machine */
 
@@ -53,9 +53,9 @@ bool ranks_start(ranks *r, int32_t count, const char *tool, int *out_code);
  * message. */
 int ranks_find_launcher(ranks *r, const char *tool);
 
-/* Comes together with the others: r->group has `device_index` and those after it. Rank 0 looks at the plan first, which is
+/* Comes together with the others: r->group has o->device_index and those after it. Rank 0 looks at the plan first, which is
  * to have sums over all ranks. An exit code after a message. */
-int ranks_join(ranks *r, const char *plan, int32_t device_index);
+int ranks_join(ranks *r, const session_options *o);
 
 /* Whether to stop here. All ranks ask equally often and at the same places, and have the same answer: rank 0, which
  * waits for nobody, gives it. */

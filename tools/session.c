@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "hypatia.h"
+#include "signing.h"
 #include "terminal.h"
 
 void session_options_free(session_options *o)
@@ -46,6 +47,7 @@ int session_read_option(session_options *o, const cli_args *args, int option, co
         if (!cli_parse_int(value, 1, INT64_MAX >> 20, &o->memory_mib))
             return cli_usage_error(args, "--memory-limit: '%s' is no number of MiB, 1 or more", value);
         break;
+    case SESSION_SIGNATURE: o->signer = value; break;
     case SESSION_INPUT: cli_list_split(&o->inputs, value); break;
     case SESSION_DIM: cli_list_split(&o->dims, value); break;
     case SESSION_VERBOSE: o->verbose = true; break;
@@ -59,6 +61,7 @@ int session_read_option(session_options *o, const cli_args *args, int option, co
 void session_file_uses(const session_options *o, file_uses *uses)
 {
     file_uses_add(uses, "the plan", o->plan, false);
+    file_uses_add(uses, "--require-signature", o->signer, false);
     for (size_t i = 0; i < o->inputs.count; i++) file_uses_add_value(uses, "--input", o->inputs.items[i], false);
 }
 
@@ -114,6 +117,9 @@ int session_open(session *s, const session_options *o, const char *tool)
                                   .log = o->verbose ? log_line : NULL,
                                   .log_user = (void *)tool};
     hyp_context_options limits = {.size = sizeof limits, .memory_limit = (uint64_t)o->memory_mib << 20};
+    unsigned char key[HYP_PUBLIC_KEY_BYTES];
+    int code = signing_read_key(o->signer, key, &options.require_signature, tool);
+    if (code != CLI_OK) return code;
     hyp_diag diag = {0};
     if (hyp_engine_load_file(o->plan, &options, &s->engine, &diag) != HYP_OK ||
         hyp_context_create(s->engine, &limits, &s->context, &diag) != HYP_OK)

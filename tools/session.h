@@ -13,7 +13,7 @@
 
 /* What every command that runs a plan is told. */
 typedef struct session_options {
-    const char *plan;
+    const char *plan, *signer; /* `signer`: file of the public key that the plan has to be signed by; NULL: any or none */
     hyp_device_kind device;
     int32_t device_index, threads;
     int64_t memory_mib; /* of a context, at most; 0 = any */
@@ -29,6 +29,7 @@ enum {
     SESSION_DEVICE,
     SESSION_THREADS,
     SESSION_MEMORY,
+    SESSION_SIGNATURE,
     SESSION_INPUT,
     SESSION_DIM,
     SESSION_VERBOSE,
@@ -39,6 +40,7 @@ enum {
     [SESSION_DEVICE] = {"device", 0, "NAME", "auto (default), cpu, cuda, cuda:N or reference"},                        \
     [SESSION_THREADS] = {"threads", 0, "N", "CPU threads of one run (OMP_NUM_THREADS, else all)"},                     \
     [SESSION_MEMORY] = {"memory-limit", 0, "MIB", "refuse shapes that need more memory"},                      \
+    [SESSION_SIGNATURE] = {"require-signature", 0, "KEY.pub", "refuse a plan that is not signed by this key"},          \
     [SESSION_INPUT] = {"input", 'i', "NAME=VALUE", "@FILE (.npy, .bin, .pb), random:SEED or zeros"},                   \
     [SESSION_DIM] = {"dim", 0, "NAME=SIZE", "size of a symbolic dimension, for random and zeros (1)"},                 \
     [SESSION_VERBOSE] = {"verbose", 'v', NULL, "say which device was taken and why"},                                  \

@@ -30,6 +30,7 @@ enum {
     OPT_GPUS,
     OPT_THREADS,
     OPT_MEMORY,
+    OPT_SIGNATURE,
     OPT_VERBOSE,
     OPT_QUIET,
     OPT_HELP
@@ -59,6 +60,7 @@ static const cli_option options[] = {
     [OPT_GPUS] = {"gpus", 0, "N", "GPUs of this machine that share every batch, from that of --device on (1)"},
     [OPT_THREADS] = {"threads", 0, "N", "CPU threads of one run (OMP_NUM_THREADS, else all)"},
     [OPT_MEMORY] = {"memory-limit", 0, "MIB", "refuse batches that need more memory"},
+    [OPT_SIGNATURE] = {"require-signature", 0, "KEY.pub", "refuse a plan that is not signed by this key"},
     [OPT_VERBOSE] = {"verbose", 'v', NULL, "say which device was taken and why"},
     [OPT_QUIET] = {"quiet", 'q', NULL, "print errors alone"},
     [OPT_HELP] = {"help", 'h', NULL, "print this help"},
@@ -105,6 +107,7 @@ static int read_session(train_request *o, const cli_args *args, int option, cons
     case OPT_INPUT: cli_list_add(&o->session.inputs, value, strlen(value)); return CLI_OK;
     case OPT_DEVICE: return session_read_option(&o->session, args, SESSION_DEVICE, value);
     case OPT_THREADS: return session_read_option(&o->session, args, SESSION_THREADS, value);
+    case OPT_SIGNATURE: return session_read_option(&o->session, args, SESSION_SIGNATURE, value);
     case OPT_MEMORY: return session_read_option(&o->session, args, SESSION_MEMORY, value);
     case OPT_VERBOSE: return session_read_option(&o->session, args, SESSION_VERBOSE, value);
     default: return session_read_option(&o->session, args, option, value);
@@ -169,7 +172,7 @@ static int train(train_request *o, cli_args *args, ranks *r)
         o->metrics = o->curve = NULL;
     }
     int code = r->size > 1 ? check_device(o, args) : CLI_OK;
-    if (code == CLI_OK) code = ranks_join(r, o->session.plan, o->session.device_index);
+    if (code == CLI_OK) code = ranks_join(r, &o->session);
     o->session.group = r->group;
     if (r->group) o->session.device_index += r->local;
     if (code == CLI_OK) code = trainer_open(&t, o, args, r);

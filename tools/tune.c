@@ -2,13 +2,14 @@
 #include "hypatia.h"
 #include "tuning.h"
 
-enum { OPT_CACHE = SESSION_OPTION_COUNT, OPT_SECONDS, OPT_OUTPUT, OPT_QUIET };
+enum { OPT_CACHE = SESSION_OPTION_COUNT, OPT_SECONDS, OPT_OUTPUT, OPT_SIGN, OPT_QUIET };
 
 static const cli_option options[] = {
     SESSION_OPTIONS,
     [OPT_CACHE] = {"cache", 0, "FILE", "read what was measured before, and add what is measured now"},
     [OPT_SECONDS] = {"seconds", 0, "S", "measure for about so long (60)"},
     [OPT_OUTPUT] = {"output", 'o', "FILE", "the plan to write; without it the plan is replaced"},
+    [OPT_SIGN] = {"sign", 0, "KEY", "sign what is written with this private key"},
     [OPT_QUIET] = {"quiet", 'q', NULL, "print nothing"},
     {0},
 };
@@ -41,6 +42,7 @@ static int read_option(void *opaque, const cli_args *args, int option, const cha
     switch (option) {
     case OPT_CACHE: r->tune.cache = value; return CLI_OK;
     case OPT_OUTPUT: r->output = value; return CLI_OK;
+    case OPT_SIGN: r->tune.key = value; return CLI_OK;
     case OPT_QUIET: r->tune.quiet = true; return CLI_OK;
     case OPT_SECONDS:
         return cli_parse_double(value, 1e-3, &r->tune.seconds)
@@ -56,9 +58,12 @@ static int check_files(const request *r, const cli_args *args)
     file_uses uses = {0};
     file_uses_add(&uses, "--cache", r->tune.cache, true);
     session_file_uses(&r->session, &uses);
+    file_uses_add(&uses, "--sign", r->tune.key, false);
     int code = file_uses_check(&uses, args);
     file_uses_add(&uses, "--output", r->output, true);
     file_uses_add(&uses, "--cache", r->tune.cache, true);
+    file_uses_add(&uses, "--sign", r->tune.key, false);
+    file_uses_add(&uses, "--require-signature", r->session.signer, false);
     for (size_t i = 0; i < r->session.inputs.count; i++)
         file_uses_add_value(&uses, "--input", r->session.inputs.items[i], false);
     int second = file_uses_check(&uses, args);

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "signing.h"
 #include "table.h"
 #include "terminal.h"
 #include "timing.h"
@@ -171,6 +172,11 @@ static int tune_with_cache(session *s, const session_options *o, const tune_requ
     int code = tune_all_sizes(s, o, r, cache, people, args, &sum);
     if (code != CLI_OK) return code;
     if (hyp_context_save_plan(s->context, out, &diag) != HYP_OK) return cli_report(args->tool, &diag);
+    code = signing_sign(out, r->key, args->tool);
+    if (code != CLI_OK) return code;
+    if (!r->key && hyp_engine_signer(s->engine))
+        cli_error(args->tool, "%s: is written without the signature that the plan had: sign it again, or give --sign KEY",
+                  cli_shown(out));
     if (!r->quiet) print_table(people, s, &sum, o->verbose);
     return r->cache ? tune_cache_extend(cache, r->cache, s->context, args->tool) : CLI_OK;
 }

@@ -6,6 +6,7 @@
 
 typedef struct tune_request {
     const char *cache; /* file; NULL = none */
+    const char *key;   /* file of the private key that signs what is written; NULL = none */
     double seconds;    /* about how long to measure */
     bool quiet;        /* no progress, no table */
 } tune_request;
