@@ -109,6 +109,7 @@ if(PROJECT_VERSION_MAJOR EQUAL 0)
 endif()
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/hypatiaConfigVersion.cmake COMPATIBILITY ${HYP_COMPATIBLE})
 install(FILES ${PROJECT_BINARY_DIR}/hypatiaConfig.cmake ${PROJECT_BINARY_DIR}/hypatiaConfigVersion.cmake
+    cmake/HypatiaModel.cmake cmake/plan.h.in cmake/plan.c.in
     DESTINATION ${HYP_CMAKE_DIR} COMPONENT development)
 if(HYP_HAVE_ONEDNN) # for static libraries
     install(FILES cmake/HypFindOnednn.cmake DESTINATION ${HYP_CMAKE_DIR} COMPONENT development)

@@ -34,6 +34,63 @@ for name in hypatia hypatia-rt; do
     echo "$name $(PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config --modversion $name)"
 done
 
+# A model in a program: the plan is that of hypatiac, to the byte, for every compiler there is, also for 64-bit ARM; it is made anew
+# when the model is, and what is wrong is said.
+echo "hypatia_add_model:"
+mkdir "$work/model"
+cp "$root/examples/digits/digits.onnx" "$work/model"
+mkdir "$work/embedded"
+cp "$root/examples/embedded/"* "$work/embedded"
+sed -i 's|\.\./digits/|../model/|' "$work/embedded/CMakeLists.txt"
+"$prefix/bin/hypatiac" "$work/model/digits.onnx" -o "$work/fixed.bin" -q --dim batch=1
+bytes=$(stat -c %s "$work/fixed.bin")
+holds_plan() { readelf -sW "$1" | awk -v bytes="$bytes" '$3 == bytes && $8 == "digits_plan" { found = 1 } END { exit !found }'; }
+embed() {
+    rm -rf "$work/built"
+    cmake -S "$work/embedded" -B "$work/built" -DCMAKE_PREFIX_PATH="$prefix" "$@" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+    cmake --build "$work/built" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+    cmp "$work/built/hypatia_models/embedded/digits.plan" "$work/fixed.bin"
+    holds_plan "$work/built/embedded"
+    [ "$("$work/built/embedded")" = "3, for 100 % sure" ]
+}
+for compiler in cc gcc clang; do
+    command -v $compiler > /dev/null || continue
+    echo "  $compiler"
+    embed -DCMAKE_C_COMPILER=$compiler -DCMAKE_C_FLAGS="-Wall -Wextra -Wpedantic -Werror"
+done
+embed -DCMAKE_INTERPROCEDURAL_OPTIMIZATION=ON -DCMAKE_BUILD_TYPE=Release
+if command -v clang > /dev/null && clang --target=aarch64-linux-gnu -ffreestanding -c -o "$work/arm.o" \
+    "$work/built/hypatia_models/embedded/digits_plan.c" 2> "$work/log"; then
+    holds_plan "$work/arm.o"
+    readelf -h "$work/arm.o" | grep -q AArch64
+    echo "  for 64-bit ARM"
+fi
+cp "$root/tests/models/tiny_mlp.onnx" "$work/model/digits.onnx"
+touch "$work/model/digits.onnx"
+cmake --build "$work/built" > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+if "$work/built/embedded" > "$work/log" 2>&1; then
+    echo "the program still has the plan of the model before" >&2
+    exit 1
+fi
+echo "no model" > "$work/model/digits.onnx"
+if cmake --build "$work/built" > "$work/log" 2>&1 || ! grep -q 'hypatiac: .*digits.onnx' "$work/log"; then
+    echo "a model that does not compile is built into a program, or not named" >&2
+    exit 1
+fi
+refused() {
+    text=$1
+    shift
+    sed -i "s/^hypatia_add_model.*/$*/" "$work/embedded/CMakeLists.txt"
+    if cmake -S "$work/embedded" -B "$work/built" > "$work/log" 2>&1 || ! tr -s '\n ' ' ' < "$work/log" | grep -q "$text"; then
+        cat "$work/log"
+        echo "$*: '$text' is not said" >&2
+        exit 1
+    fi
+}
+refused "there is no target 'app'" 'hypatia_add_model(app m.onnx)'
+refused "'a-b' is no name in C" 'hypatia_add_model(embedded m.onnx NAME a-b)'
+refused "what is 'batch=1'" 'hypatia_add_model(embedded m.onnx batch=1)'
+
 # A program that uses the shared library needs nothing of what it is made of, nor does any name a place of this machine.
 if [ -e "$libdir/libhypatia-rt.so" ]; then
     PKG_CONFIG_LIBDIR=$libdir/pkgconfig pkg-config --cflags --libs hypatia-rt
