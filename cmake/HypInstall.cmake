@@ -70,6 +70,10 @@ set(HYP_LINK_jansson ${JANSSON_LDFLAGS})
 list(TRANSFORM CMAKE_C_IMPLICIT_LINK_DIRECTORIES PREPEND -L OUTPUT_VARIABLE HYP_LINK_known) # the compiler looks there anyway
 list(REMOVE_ITEM HYP_LINK_protobuf ${HYP_LINK_known})
 list(REMOVE_ITEM HYP_LINK_jansson ${HYP_LINK_known})
+if(HYPATIA_STATIC_DEPS AND NOT BUILD_SHARED_LIBS) # they have what they need inside
+    set(HYP_LINK_protobuf)
+    set(HYP_LINK_jansson)
+endif()
 string(JOIN " " HYP_LIBS_hypatia-rt ${HYP_LINK_protobuf} -lm -ldl -lpthread)
 string(JOIN " " HYP_LIBS_hypatia ${HYP_LINK_protobuf} ${HYP_LINK_jansson} -lm -ldl)
 if(HYP_HAVE_ONEDNN)
