@@ -1,4 +1,5 @@
-/* hypatia - runs plans: run, bench, tune, train, export, inspect, diff, report, verify, keygen, sign. docs/cli.md describes it. */
+/* hypatia - runs plans: run, bench, tune, train, export, export-c, inspect, diff, report, verify, keygen, sign. docs/cli.md describes
+ * it. */
 #include <string.h>
 
 #include "hypatia.h"
@@ -12,6 +13,7 @@ static const struct {
     {"tune", "find the fastest products for this GPU", command_tune},
     {"train", "train a plan of hypatiac --train", command_train},
     {"export", "make a model of a plan and what was trained", command_export},
+    {"export-c", "write a plan as a file of C99", command_export_c},
     {"inspect", "describe a plan: provenance, steps, bytes, flops", command_inspect},
     {"diff", "say in what two plans differ", command_diff},
     {"report", "make a page of a plan: what it is, how it came to be", command_report},
@@ -32,7 +34,7 @@ static void help(FILE *to)
     fprintf(to, "Usage: hypatia COMMAND ... ('hypatia COMMAND --help' says more)\n\n");
     for (int i = 0; i < COMMAND_COUNT; i++) fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].help);
     cli_print_options(to, options);
-    fprintf(to, "\nExit codes: 0 ok, 1 error, 2 usage, 4 mismatch, 5 incompatible plan.\n");
+    fprintf(to, "\nExit codes: 0 ok, 1 error, 2 usage, 3 not supported, 4 mismatch, 5 incompatible plan.\n");
 }
 
 static int run_command(int argc, char **argv)

@@ -12,6 +12,7 @@ int command_verify(int argc, char **argv);
 int command_tune(int argc, char **argv);
 int command_train(int argc, char **argv);
 int command_export(int argc, char **argv);
+int command_export_c(int argc, char **argv);
 int command_diff(int argc, char **argv);
 int command_report(int argc, char **argv);
 int command_keygen(int argc, char **argv);

@@ -353,6 +353,13 @@ HYP_API HYP_NODISCARD hyp_status hyp_model_export(const char *plan_path, const c
                                                   const hyp_tensor *tensors, size_t count, const char *onnx_path,
                                                   hyp_diag *diag);
 
+/* Writes a plan as one file of C99 with its weights, for small targets: a function `name` of the inputs, the outputs and a workspace,
+ * which allocates nothing and needs <math.h> alone. Its comment says what is what. Sums are of floats: results differ from those
+ * of a runtime by rounding. c_path appears whole or not at all. HYP_ERR_UNSUPPORTED names every step that there is no C for: it is
+ * there for linear, matmul, pointwise, softmax, reduce and copy of f32, of sizes that are fixed. HYP_ERR_INVALID_ARGUMENT: `name` is
+ * none in C. Same plan, same bytes. */
+HYP_API HYP_NODISCARD hyp_status hyp_plan_export_c(const char *plan_path, const char *name, const char *c_path, hyp_diag *diag);
+
 /* A model in the reference interpreter. Immutable: any number of threads may run it. */
 typedef struct hyp_reference hyp_reference;
 /* Reads a model as it is; the caller's to close. On failure *out is untouched. */

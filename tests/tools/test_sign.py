@@ -45,6 +45,10 @@ def check_commands(plan, step, checkpoint, key, unsigned, other):
         run("hypatia", name, unsigned, *options)
     run("hypatia", "bench", plan, "--duration", "0.01", "--input", "image=zeros", "--compare", unsigned, "--require-signature", key,
         code=1, says="is not signed")
+    run("hypatiac", MODEL, "-o", "fixed.bin", "-q", "--dim", "batch=1")
+    run("hypatia", "export-c", "fixed.bin", "-o", "fixed.c", "--require-signature", key, code=1, says="is not signed")
+    run("hypatia", "sign", "fixed.bin", "--key", "key")
+    run("hypatia", "export-c", "fixed.bin", "-o", "fixed.c", "--require-signature", key)
     assert run("hypatia", "diff", plan, plan, "--require-signature", key) == "the same\n"
     run("hypatia", "diff", plan, unsigned, "--require-signature", key, code=2, says="unsigned.bin: the file is not signed")
     train = ["hypatia", "train", step, "--data", "image=" + os.path.join(hyp.ROOT, "examples/digits/images.npy"), "--data",
