@@ -12,6 +12,9 @@ static inline bool hyp_dtype_is_float(hyp_dtype t)
     return t == HYP_F32 || t == HYP_F16 || t == HYP_BF16 || t == HYP_F64 || t == HYP_F8E4M3;
 }
 
+/* The type in which sums of floats of this type, and other statistics of them, are kept. */
+static inline hyp_dtype hyp_dtype_wide(hyp_dtype t) { return t == HYP_F64 ? HYP_F64 : HYP_F32; }
+
 /* IEEE half and bfloat16 to and from float; to the narrow type by round-to-nearest-even, NaN kept. */
 float hyp_f16_to_f32(uint16_t h);
 uint16_t hyp_f32_to_f16(float f);

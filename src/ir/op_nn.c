@@ -342,9 +342,6 @@ hyp_status hyp_infer_lrn(const hyp_infer_call *c)
     return HYP_OK;
 }
 
-/* Element types in which the statistics of x are. */
-static hyp_dtype wide_type(const hyp_type *x) { return x->dtype == HYP_F64 ? HYP_F64 : HYP_F32; }
-
 /* x [N C ...] of floats; inputs from `first` on have an element of floats for each channel, and outputs from `result` on,
  * of the type of statistics. */
 static hyp_status check_channels(const hyp_infer_call *c, uint32_t first, uint32_t result)
@@ -359,7 +356,7 @@ static hyp_status check_channels(const hyp_infer_call *c, uint32_t first, uint32
                                   hyp_infer_type_text(c, a), hyp_infer_dim_text(c, x->dims[1]));
     }
     for (uint32_t i = result; i < c->out_count; i++)
-        c->out[i].type = (hyp_type){.dtype = wide_type(x), .rank = 1, .dims = {x->dims[1]}};
+        c->out[i].type = (hyp_type){.dtype = hyp_dtype_wide(x->dtype), .rank = 1, .dims = {x->dims[1]}};
     return HYP_OK;
 }
 
@@ -376,9 +373,10 @@ hyp_status hyp_infer_batch_norm_stats(const hyp_infer_call *c) { return check_ch
 hyp_status hyp_infer_batch_norm_gradient(const hyp_infer_call *c)
 {
     HYP_TRY(check_channels(c, 2, 0));
+    const hyp_dtype wide = hyp_dtype_wide(c->in[0]->type.dtype);
     for (uint32_t i = 2; i < 4; i++)
-        if (c->in[i]->type.dtype != wide_type(&c->in[0]->type))
-            return hyp_infer_fail(c, "input %u is %s, statistics of x are %s", i,
-                                  hyp_infer_type_text(c, &c->in[i]->type), hyp_dtype_name(wide_type(&c->in[0]->type)));
+        if (c->in[i]->type.dtype != wide)
+            return hyp_infer_fail(c, "input %u is %s, statistics of x are %s", i, hyp_infer_type_text(c, &c->in[i]->type),
+                                  hyp_dtype_name(wide));
     return hyp_check_alike(c, 1);
 }

@@ -18,6 +18,7 @@ hyp_status hyp_infer_softmax_stats(const hyp_infer_call *c)
     HYP_TRY(hyp_infer_softmax(c));
     HYP_TRY(hyp_check_axis(c, c->attrs[0].i, c->in[0]->type.rank, &axis));
     c->out[0].type.dims[axis] = 1;
+    c->out[0].type.dtype = hyp_dtype_wide(c->in[0]->type.dtype);
     c->out[1].type = c->out[0].type;
     return HYP_OK;
 }

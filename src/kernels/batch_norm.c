@@ -25,7 +25,7 @@ static hyp_status read_channels(const hyp_kernel_call *c, uint32_t first, uint32
 /* Kernels of devices take statistics in one type alone. */
 static hyp_status want_statistics(const hyp_kernel_call *c, const hyp_array *a)
 {
-    if (a->dtype == (c->in[0].dtype == HYP_F64 ? HYP_F64 : HYP_F32)) return HYP_OK;
+    if (a->dtype == hyp_dtype_wide(c->in[0].dtype)) return HYP_OK;
     return hyp_kernel_fail(c, "statistics are %s", hyp_dtype_name(a->dtype));
 }
 

@@ -156,7 +156,8 @@ hyp_status hyp_kernel_read_softmax_stats(const hyp_kernel_call *c, int64_t *oute
     for (int32_t i = 0; i < x->rank; i++) shape[i] = i == axis ? 1 : x->dims[i];
     for (uint32_t i = 0; i < 2; i++) {
         HYP_TRY(hyp_kernel_want_shape(c, &c->out[i], x->rank, shape, "a result"));
-        if (c->out[i].dtype != x->dtype || !hyp_array_is_float(x)) return hyp_kernel_fail(c, "a result is of another type");
+        if (!hyp_array_is_float(x) || c->out[i].dtype != hyp_dtype_wide(x->dtype))
+            return hyp_kernel_fail(c, "a result is of another type");
     }
     hyp_array_split(x, axis, outer, size, inner);
     return HYP_OK;

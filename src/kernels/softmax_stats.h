@@ -4,7 +4,8 @@
 
 #include "kernels/kernels.h"
 
-/* Checks the arrays; x is [outer, size, inner], and both results [outer, inner]. */
+/* Checks the arrays; x is [outer, size, inner], and both results [outer, inner] of the type that
+ * hyp_dtype_wide gives. */
 HYP_NODISCARD hyp_status hyp_kernel_read_softmax_stats(const hyp_kernel_call *c, int64_t *outer, int64_t *size,
                                                        int64_t *inner);
 

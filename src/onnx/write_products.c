@@ -247,7 +247,7 @@ const char *hyp_ow_layer_norm(hyp_ow *w)
 const char *hyp_ow_rms_norm(hyp_ow *w)
 {
     const hyp_type *type = hyp_ow_type(w, 0);
-    hyp_dtype wide = type->dtype == HYP_F64 ? HYP_F64 : HYP_F32;
+    hyp_dtype wide = hyp_dtype_wide(type->dtype);
     int64_t axes[HYP_MAX_RANK], count = 0;
     for (int32_t i = axis_of(w, 0, type->rank); i < type->rank; i++) axes[count++] = i;
     const char *x = hyp_ow_cast(w, hyp_ow_in(w, 0), type->dtype, wide), *scale = hyp_ow_in(w, 1);

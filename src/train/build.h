@@ -45,9 +45,6 @@ hyp_value_id hyp_build_output(hyp_builder *b, hyp_op op, const hyp_attr *attrs, 
     hyp_build_output((b), (op), (attrs), (const hyp_value_id[]){__VA_ARGS__},                                          \
                      sizeof((const hyp_value_id[]){__VA_ARGS__}) / sizeof(hyp_value_id), 1, 0)
 
-/* What is computed in where a tensor of this type goes in: 32 bits where it has less. */
-static inline hyp_dtype hyp_build_wide(hyp_dtype dtype) { return dtype == HYP_F64 ? HYP_F64 : HYP_F32; }
-
 /* A constant of a copy of these bytes. */
 hyp_value_id hyp_build_const(hyp_builder *b, const hyp_type *type, const void *data, size_t bytes);
 /* A constant of one element and rank 0. */

@@ -25,7 +25,7 @@ hyp_value_id hyp_dropout_build(hyp_builder *b, hyp_dropout *d, const hyp_node *n
 {
     if (!drops(n)) return HYP_NO_VALUE;
     hyp_type type = hyp_build_type(b, x);
-    hyp_dtype wide = hyp_build_wide(type.dtype);
+    hyp_dtype wide = hyp_dtype_wide(type.dtype);
     double ratio = n->attrs[0].f, kept = ratio < 1 ? 1 / (1 - ratio) : 0; /* of a ratio of 1 nothing is left to scale */
     const hyp_attr attrs[] = {hyp_attr_of_dims(type.dims, (uint32_t)type.rank), hyp_attr_of_int(d->streams++)};
     b->from = n->from;

@@ -46,7 +46,7 @@ static recurrent read_recurrent(hyp_scope *s)
     if (is_lstm(s) || is_gru(s)) k.act[1] = a[3].sym;
     if (is_lstm(s)) k.act[2] = a[4].sym;
     if (is_lstm(s) || is_gru(s)) k.option = a[is_gru(s) ? 4 : 5].i != 0;
-    k.wide = hyp_build_wide(hyp_build_type(k.b, k.x).dtype);
+    k.wide = hyp_dtype_wide(hyp_build_type(k.b, k.x).dtype);
     k.size = hyp_build_type(k.b, k.r).dims[0];
     return k;
 }

@@ -136,12 +136,25 @@ static void name_labels(hyp_builder *b, const hyp_train_options *o, hyp_scope *s
     hyp_scope_name(s, "n", hyp_build_reduce_all(b, HYP_OP_reduce_sum, hyp_scope_find(s, "k")));
 }
 
+/* Logits of 16 bits that x is a cast of to 32; else x. A model in 16 bits gives its results in 32: what is no elementwise
+ * operator reads the logits themselves, so that nothing needs a copy of them that is twice as large. */
+static hyp_value_id before_widening(const hyp_builder *b, hyp_value_id x)
+{
+    if (!hyp_build_ok(b)) return x;
+    const hyp_value *v = &b->g->values.data[x];
+    if (v->kind != HYP_VALUE_NODE || b->g->nodes.data[v->producer].op != HYP_OP_cast || v->type.dtype != HYP_F32) return x;
+    const hyp_value_id from = b->g->nodes.data[v->producer].inputs[0];
+    const hyp_dtype dtype = b->g->values.data[from].type.dtype;
+    return dtype == HYP_F16 || dtype == HYP_BF16 ? from : x;
+}
+
 /* With m the largest of a row of x and e = log sum exp(x - m), of both of which nothing overflows, log p = (x - m) - e.
  * The loss of a row is l = -log p[label], and has by x the gradient (sum q) p - q over n, q being the weights of the
  * classes in the row: k at the label, or of label smoothing. What is as large as x is read twice, and written once. */
 static void build_cross_entropy(hyp_builder *b, const hyp_train_options *o, hyp_scope *s, double scale,
                                 hyp_value_id *out_loss, hyp_value_id *out_gradient)
 {
+    hyp_value_id given = before_widening(b, hyp_scope_find(s, "x"));
     hyp_type x = hyp_build_type(b, hyp_scope_find(s, "x"));
     int32_t axis = class_axis(&x);
     double smoothing = o->label_smoothing, sum = 0, classes = (double)x.dims[axis];
@@ -158,10 +171,11 @@ static void build_cross_entropy(hyp_builder *b, const hyp_train_options *o, hyp_
     hyp_scope_name_number(s, "spread-sum", smoothing / classes * sum);
     hyp_scope_name_number(s, "scale", scale);
     hyp_value_id stats[2];
-    hyp_build_outputs(b, HYP_OP_softmax_stats, &along, (const hyp_value_id[]){hyp_scope_find(s, "x")}, 1, stats, 2);
+    hyp_build_outputs(b, HYP_OP_softmax_stats, &along, (const hyp_value_id[]){given}, 1, stats, 2);
     hyp_scope_name(s, "m", stats[0]);
     hyp_scope_name(s, "e", stats[1]);
-    hyp_scope_name(s, "at", hyp_build_node(b, HYP_OP_gather_elements, &along, hyp_scope_find(s, "x"), hyp_scope_find(s, "class")));
+    hyp_value_id chosen = hyp_build_node(b, HYP_OP_gather_elements, &along, given, hyp_scope_find(s, "class"));
+    hyp_scope_name(s, "at", hyp_build_cast(b, chosen, x.dtype));
     hyp_scope_name(s, "l", hyp_form_text(s, "(add (sub m at) e)"));
     hyp_scope_name(s, "p", hyp_form_text(s, "(exp (sub (sub x m) e))"));
     hyp_scope_name(s, "is", hyp_form_text(s, "(equal (like c t) c)"));
@@ -183,7 +197,7 @@ void hyp_loss_build(hyp_builder *b, hyp_loss_kind kind, const hyp_train_options 
                     double scale, hyp_value_id *out_loss, hyp_value_id *out_gradient)
 {
     hyp_type type = hyp_build_type(b, x);
-    hyp_dtype wide = hyp_build_wide(type.dtype);
+    hyp_dtype wide = hyp_dtype_wide(type.dtype);
     hyp_scope s = {.b = b, .numbers = wide};
     hyp_scope_name(&s, "x", hyp_build_cast(b, x, wide));
     hyp_scope_name(&s, kind == HYP_LOSS_CROSS_ENTROPY ? "labels" : "t",

@@ -79,7 +79,7 @@ void hyp_optimizer_prepare(hyp_optimizer *opt, hyp_parameter *parameters, size_t
     opt->norm = opt->finite = HYP_NO_VALUE;
     for (size_t i = 0; i < count; i++) { /* in 32 bits at least from here on */
         hyp_value_id *g = &parameters[i].gradient;
-        *g = hyp_build_cast(b, *g, hyp_build_wide(hyp_build_type(b, *g).dtype));
+        *g = hyp_build_cast(b, *g, hyp_dtype_wide(hyp_build_type(b, *g).dtype));
         if (o->loss_scale != 0) *g = scaled(b, *g, hyp_build_scalar(b, hyp_build_type(b, *g).dtype, 1 / o->loss_scale));
     }
     if (o->clip_norm != 0 || o->loss_scale != 0) opt->norm = norm_of(b, parameters, count);
@@ -198,7 +198,7 @@ void hyp_optimizer_update(hyp_optimizer *opt, const hyp_parameter *parameters, s
             continue;
         }
         hyp_type type = hyp_build_type(b, p->before), state = type;
-        state.dtype = hyp_build_wide(type.dtype);
+        state.dtype = hyp_dtype_wide(type.dtype);
         hyp_scope s = {.b = b, .numbers = state.dtype};
         hyp_scope_name(&s, "p", hyp_build_cast(b, p->before, state.dtype));
         hyp_scope_name(&s, "g", p->gradient);

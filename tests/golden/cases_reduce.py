@@ -1,6 +1,6 @@
 """Cases of the largest, the smallest, the product, and of where they are."""
 import numpy as np
-from make_ops import case, d, i64
+from make_ops import BF16, case, d, i64
 
 rng = np.random.default_rng(73)
 
@@ -19,11 +19,14 @@ def cases():
     case("reduce-max", "bools", ":axes (0) :keep 0", [np.array([[True, False], [False, False]])],
          np.array([True, False]), dtype="bool")
     small = np.array([[1, 3, -np.inf, 0], [-np.inf] * 4, [2, 2, 2, 2]], np.float32)
-    for axis, data in [(1, x), (-1, small), (0, x), (-1, np.zeros((2, 0), np.float32))]:
+    for axis, data in [(1, x), (-1, small), (0, x), (-1, np.zeros((2, 0), np.float32)), (2, x.astype(BF16)),
+                       (0, small.astype(BF16)), (-1, (x * 50).astype(np.float16)), (1, x.astype(np.float64))]:
         top = np.max(d(data), axis=axis, keepdims=True, initial=-np.inf)
         with np.errstate(divide="ignore"):
             rest = np.log(np.exp(d(data) - np.where(top == -np.inf, 0, top)).sum(axis=axis, keepdims=True))
-        case("softmax-stats", f"axis {axis} of {data.shape}".replace(",", ""), f":axis {axis}", [data], [top, rest])
+        narrow = data.dtype.itemsize == 2
+        name = f"axis {axis} of {data.shape}".replace(",", "") + f" {data.dtype.name}" * (data.dtype != np.float32)
+        case("softmax-stats", name, f":axis {axis}", [data], [top, rest], dtype="float32" if narrow else data.dtype)
     ties = np.array([[1, 3, 3, 0], [2, 2, 2, 2]], np.float32)
     for op, f, onnx in [("argmax", np.argmax, "ArgMax"), ("argmin", np.argmin, "ArgMin")]:
         case(op, "first", ":axis 1", [ties], f(ties, 1)[:, None], onnx, dtype="int64", axis=1)

@@ -119,6 +119,8 @@ static const row accepted[] = {
     {"(input %x (bool 2 n)) (%y (reduce-max :axes (1) %x))", "bool[2 1]"},
     {X "(%y (argmax :axis -1 :keep 0 %x))", "i64[batch 3]"},
     {X "((%m %s) (softmax-stats :axis 1 %x))", "f32[batch 1 4] f32[batch 1 4]"},
+    {"(input %x (f16 batch n)) ((%m %s) (softmax-stats %x))", "f32[batch 1] f32[batch 1]"},
+    {"(input %x (f64 batch n)) ((%m %s) (softmax-stats %x))", "f64[batch 1] f64[batch 1]"},
     {N "(%y (conv :strides (2 1) :pads (1 0 1 0) :dilations (1 2) :group 2 %x %w none))",
      "f32[batch 6 4 (+ -2 width)]"},
     {N "(%y (conv-transpose :strides (2 1) :pads (0 0 0 0) :dilations (1 1) :more (1 0) %x %t))",

@@ -195,9 +195,53 @@ static void steps_of_f16_agree(void **state)
     check();
 }
 
+/* What softmax takes of numbers of 16 bits is of 32, and exact up to how it is summed: rows, and
+ * columns of a few parts, each of which may have room of its own. */
+static void statistics_of_softmax_are_wide(void **state)
+{
+    enum { OUTER = 7, AXIS = 37, INNER = 5, MOST = OUTER * AXIS * INNER };
+    static uint16_t data[MOST];
+    static float results[2][2][OUTER * INNER]; /* of the reference and of the CPU */
+    const hyp_cpu_kernels *isa[HYP_CPU_KERNELS_MAX];
+    (void)state;
+    hyp_cpu_kernels_list(isa);
+    for (size_t i = 0; isa[i]; i++)
+        for (int t = 0; t < 4; t++) {
+            const int64_t inner = t < 2 ? 1 : INNER, outer = t < 2 ? OUTER : 2;
+            const int64_t dims[3] = {outer, AXIS, inner}, one[3] = {outer, 1, inner};
+            const hyp_dtype type = t % 2 ? HYP_F16 : HYP_BF16;
+            pb_init(&b);
+            uint32_t in = pb_input(&b, "x", type, 3, pb_consts(&b, 3, dims)), *shape = pb_consts(&b, 3, one);
+            uint32_t top = pb_output(&b, "top", HYP_F32, 3, shape), rest = pb_output(&b, "rest", HYP_F32, 3, shape);
+            HypPlan__Call *call = pb_call(&b, "softmax-stats", 1, &in, top);
+            pb_call_output(call, rest);
+            pb_call_int(&b, call, 1);
+            rng_fill(&r, type, data, MOST);
+            assert_int_equal(setenv(HYP_CPU_VARIABLE, isa[i]->isa, 1), 0);
+            for (int on = 0; on < 2; on++) {
+                const hyp_tensor given = tensor_of("x", type, data, 3, dims);
+                hyp_tensor y[2] = {tensor_of("top", HYP_F32, results[on][0], 3, one),
+                                   tensor_of("rest", HYP_F32, results[on][1], 3, one)};
+                hyp_engine *engine = pb_load(&b, on ? HYP_DEVICE_CPU : HYP_DEVICE_REFERENCE);
+                hyp_context *context = NULL;
+                assert_ok(hyp_context_create(engine, NULL, &context, diag));
+                assert_ok(hyp_context_run(context, &given, 1, y, 2, diag));
+                hyp_choice_info c = hyp_context_choice(context, 0, 0);
+                if (on) assert_string_not_equal(hyp_context_alternative(context, 0, 0, c.taken).name, "plain loops");
+                hyp_context_destroy(context);
+                hyp_engine_destroy(engine);
+            }
+            assert_memory_equal(results[1][0], results[0][0], (size_t)(outer * inner) * sizeof(float));
+            assert_close(results[1][1], results[0][1], (size_t)(outer * inner), 2e-6);
+            pb_dispose(&b);
+        }
+    assert_int_equal(unsetenv(HYP_CPU_VARIABLE), 0);
+}
+
 int main(void)
 {
     r.state = 16;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(steps_of_bf16_agree), cmocka_unit_test(steps_of_f16_agree)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(steps_of_bf16_agree), cmocka_unit_test(steps_of_f16_agree),
+                                       cmocka_unit_test(statistics_of_softmax_are_wide)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

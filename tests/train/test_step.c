@@ -229,6 +229,55 @@ static void cross_entropy_is_stable_and_strict(void **state)
             fail_msg("a label of %lld: %s", (long long)wrong[i], diag.message);
 }
 
+/* Logits that a model in 16 bits gives in 32, and the same where something hides that: what is no elementwise operator reads
+ * those of 16 bits themselves, and every result has the same bits. */
+static void cross_entropy_reads_narrow_logits(void **state)
+{
+    static const char *const types[] = {"bf16", "f16"};
+    static const double x[6] = {3.3, -1.7, 0.1, -2.9, 7.7, 7.6};
+    (void)state;
+    for (int t = 0; t < 4; t++) {
+        hyp_eval_tensor out[2][3] = {{{0}}};
+        hyp_diag diag = {0};
+        for (int hidden = 0; hidden < 2; hidden++) {
+            char text[256];
+            snprintf(text, sizeof text,
+                     "(graph \"g\" (input %%x (f32 2 3)) (const %%w (f32 2 1) 1 1) (%%m (mul %%x %%w)) "
+                     "(%%n (cast :to %s %%m)) (%%c (cast :to f32 %%n)) (%%h (identity %%c)) (output \"y\" %s))",
+                     types[t % 2], hidden ? "%h" : "%c");
+            hyp_dims *dims = new_dims();
+            hyp_graph model = model_of(dims, text);
+            hyp_train_options o = sgd("cross-entropy");
+            o.label_smoothing = t < 2 ? 0 : 0.1;
+            hyp_graph step = step_of(&model, &o);
+            size_t narrow = 0;
+            for (size_t i = 0; i < step.nodes.len; i++) {
+                const hyp_node *n = &step.nodes.data[i];
+                if (n->op == HYP_OP_softmax_stats || n->op == HYP_OP_gather_elements)
+                    narrow += step.values.data[n->inputs[0]].type.dtype != HYP_F32;
+            }
+            assert_int_equal(narrow, hidden ? 0 : 2);
+            hyp_eval_tensor in[4] = {{0}};
+            for (size_t i = 0; i < 4; i++) {
+                const hyp_type *type = &step.values.data[step.inputs.data[i]].type;
+                assert_ok(hyp_eval_tensor_alloc(&in[i], type->dtype, type->rank, type->dims, &diag), &diag);
+            }
+            memcpy(in[0].f, x, sizeof x);
+            in[1].i[0] = 2, in[1].i[1] = 1, in[2].f[0] = 0.5, in[3].f[0] = in[3].f[1] = 1;
+            assert_ok(hyp_graph_eval(&step, HYP_EVAL_NATIVE, in, 4, out[hidden], &diag), &diag);
+            for (size_t i = 0; i < 4; i++) hyp_eval_tensor_dispose(&in[i]);
+            hyp_graph_dispose(&step);
+            hyp_graph_dispose(&model);
+            hyp_dims_destroy(dims);
+        }
+        if (t < 2) /* (3.2 + log(1 + e^-5 + e^-3.2) + log(1 + e^-0.1)) / 2 */
+            assert_true(fabs(out[0][0].f[0] - 1.945) < 0.05);
+        for (size_t i = 0; i < 3; i++)
+            assert_memory_equal(out[0][i].f, out[1][i].f, out[0][i].count * sizeof(double));
+        for (size_t i = 0; i < 6; i++) hyp_eval_tensor_dispose(&out[i / 3][i % 3]);
+    }
+}
+
 /* ---- narrow types ----------------------------------------------------------------------------------- */
 
 #define NARROW                                                                                                         \
@@ -658,6 +707,7 @@ int main(void)
         cmocka_unit_test(batch_normalizations_are_written_out),
         cmocka_unit_test(an_output_can_be_the_loss),
         cmocka_unit_test(cross_entropy_is_stable_and_strict),
+        cmocka_unit_test(cross_entropy_reads_narrow_logits),
         cmocka_unit_test(a_scale_keeps_small_gradients),
         cmocka_unit_test(a_step_that_overflows_changes_nothing),
         cmocka_unit_test(a_step_drops_what_the_model_says),

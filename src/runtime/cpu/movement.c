@@ -1,4 +1,4 @@
-/* softmax, what it is made of, and reduce in f32, copies of any type. */
+/* softmax, what it is made of (of 16 bits, too), and reduce in f32, copies of any type. */
 #include "base/dtype.h"
 #include "kernels/softmax_stats.h"
 #include "runtime/core/laid_box.h"
@@ -43,23 +43,32 @@ void hyp_cpu_prepare_softmax(hyp_cpu_model *model, hyp_cpu_op *op)
 
 typedef struct stats {
     int64_t outer, axis, inner; /* of x */
+    hyp_dtype dtype;
+    bool few;    /* parts along the outer axes, at most as many as threads */
+    size_t room; /* floats of each of them, or of each thread: a part of x, where that is in 16 bits */
 } stats;
 
 typedef struct stats_run {
     const stats *s;
     const hyp_cpu_kernels *kernels;
-    const float *x;
-    float *top, *log_sum;
+    const void *x;
+    float *top, *log_sum, *wide;
 } stats_run;
 
 static void stats_part(void *state, int64_t begin, int64_t end, int thread)
 {
-    (void)thread;
     const stats_run *r = state;
     const stats *s = r->s;
-    for (int64_t o = begin; o < end; o++)
-        r->kernels->softmax_stats(r->x + o * s->axis * s->inner, s->axis, s->inner, r->top + o * s->inner,
-                                  r->log_sum + o * s->inner);
+    const int64_t each = s->axis * s->inner;
+    for (int64_t o = begin; o < end; o++) {
+        const float *x = (const float *)r->x + o * each;
+        if (s->dtype != HYP_F32) {
+            float *wide = r->wide + (s->few ? (size_t)o : (size_t)thread) * s->room;
+            r->kernels->widen(s->dtype, (const uint16_t *)r->x + o * each, wide, each);
+            x = wide;
+        }
+        r->kernels->softmax_stats(x, s->axis, s->inner, r->top + o * s->inner, r->log_sum + o * s->inner);
+    }
 }
 
 static hyp_status run_stats(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
@@ -71,7 +80,8 @@ static hyp_status run_stats(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_di
                    .kernels = run->kernels,
                    .x = run->call.at[k->inputs_plus1[0] - 1],
                    .top = run->call.at[k->outputs[0]],
-                   .log_sum = run->call.at[k->outputs[1]]};
+                   .log_sum = run->call.at[k->outputs[1]],
+                   .wide = run->call.work};
     hyp_cpu_parallel(run, s->outer, hyp_cpu_grain(HYP_CPU_COMPUTED, s->axis * s->inner), stats_part, &r);
     return HYP_OK;
 }
@@ -79,17 +89,25 @@ static hyp_status run_stats(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_di
 hyp_status hyp_cpu_prepare_stats(hyp_cpu_model *model, uint32_t step, const int64_t *values, const bool *channels_last,
                                  hyp_cpu_op *op, hyp_diag *diag)
 {
+    enum { LINE = 16 }; /* floats: no two threads write to the same line */
     (void)step, (void)channels_last;
     hyp_call_arguments a;
     hyp_diag unfit; /* of shapes that do not fit: the plain kernel says so */
-    stats s;
+    stats s = {0};
+    size_t bytes = 0;
     hyp_reference_arguments(&(hyp_reference_call){.program = model->plan->program, .values = values}, op->step->call, &unfit, &a);
-    if (hyp_kernel_read_softmax_stats(&a.call, &s.outer, &s.axis, &s.inner) != HYP_OK || a.call.in[0].dtype != HYP_F32)
-        return HYP_OK;
+    if (hyp_kernel_read_softmax_stats(&a.call, &s.outer, &s.axis, &s.inner) != HYP_OK) return HYP_OK;
+    s.dtype = a.call.in[0].dtype;
+    if (s.dtype != HYP_F32 && s.dtype != HYP_F16 && s.dtype != HYP_BF16) return HYP_OK;
+    if (s.dtype != HYP_F32) s.room = ((size_t)(s.axis * s.inner) + LINE - 1) / LINE * LINE;
+    s.few = s.outer <= op->threads;
+    if (!hyp_mul_size(s.room * sizeof(float), (size_t)(s.few ? s.outer : op->threads), &bytes))
+        return hyp_fail_memory(diag, SIZE_MAX);
     op->state = hyp_malloc(sizeof s);
     if (!op->state) return hyp_fail_memory(diag, sizeof s);
     *(stats *)op->state = s;
     op->run = run_stats;
+    op->work_bytes = bytes;
     op->destroy = hyp_free;
     return HYP_OK;
 }

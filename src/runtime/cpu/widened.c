@@ -30,9 +30,11 @@ static bool has_product(const hyp_cpu_device *device, const HypPlan__Program *p,
 #endif
 }
 
-/* Convolutions have kernels of ours beside oneDNN's, and so without it. */
+/* Convolutions have kernels of ours beside oneDNN's, and so without it. The statistics of softmax are of logits, which are
+ * large: their kernel widens a part at a time itself. */
 static bool has_fast_call(const char *kernel)
 {
+    if (strcmp(kernel, "softmax-stats") == 0) return false;
     return hyp_cpu_call_form(kernel) != HYP_CPU_PLAIN || strcmp(kernel, "conv") == 0 ||
            strcmp(kernel, "conv-transpose") == 0;
 }

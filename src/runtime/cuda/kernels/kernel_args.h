@@ -142,7 +142,7 @@ typedef struct hyp_cuda_pointwise {
  * otherwise those of its y dimension do (neighbours in memory belong to different results). */
 typedef struct hyp_cuda_softmax {
     uint64_t x, y; /* of softmax-stats y is where the largest go, */
-    uint64_t log_sum; /* and there the logs of the sums */
+    uint64_t log_sum; /* and there the logs of the sums, both in f32, or f64 where that is x's type */
     int64_t columns, axis; /* columns: outer * inner */
     hyp_cuda_extent inner;
     uint32_t dtype;

@@ -308,8 +308,8 @@ template <typename C, bool STATS> __device__ __forceinline__ void softmax(const 
         sum = combine(mine_top > (C)-INFINITY ? sum * exponential(mine_top - top) : sum, (C *)shared, along_x, take_sum());
         if constexpr (STATS) {
             if (member > 0 || column >= p.columns) continue;
-            store_native(p.dtype, p.y, column, top);
-            store_native(p.dtype, p.log_sum, column, log(sum));
+            ((C *)p.y)[column] = top;
+            ((C *)p.log_sum)[column] = log(sum);
         } else {
             for (int64_t i = member; i < end; i += team) {
                 int64_t at = start + i * inner;
