@@ -171,7 +171,7 @@ static const entry entries[] = {
     ENTRY(unfold, hyp_cuda_unfold, false),
     ENTRY(pool_gradient_f32, hyp_cuda_pool_gradient, false),
     ENTRY(pool_gradient_f64, hyp_cuda_pool_gradient, false),
-    ENTRY(pool_gradient_pieces, hyp_cuda_pool_gradient, false),
+    ENTRY(pool_gradient_tiles, hyp_cuda_pool_tiles, true),
     ENTRY(pool_pieces, hyp_cuda_pool, false),
     ENTRY(pool_f32, hyp_cuda_pool, false),
     ENTRY(pool_f64, hyp_cuda_pool, false),

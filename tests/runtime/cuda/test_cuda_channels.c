@@ -10,7 +10,7 @@
 #include "runtime/core/channels_last.h"
 #include "runtime/cuda/device_check.h"
 
-enum { MOST_CHANNELS = 24 };
+enum { MOST_CHANNELS = 72 };
 
 static device dev;
 static plan_builder builder; /* large */
@@ -61,8 +61,8 @@ static void statistics_of_every_type_and_size(void **state)
     }
 }
 
-/* y = x, by a convolution with filters of one element. */
-static void add_identity(hyp_dtype dtype, uint32_t x, uint32_t y, int64_t channels)
+/* y = x, or an activation of it, by a convolution with filters of one element. */
+static void add_identity(hyp_dtype dtype, uint32_t x, uint32_t y, int64_t channels, const char *act)
 {
     static unsigned char data[MOST_CHANNELS * MOST_CHANNELS * sizeof(float)]; /* until the plan is written */
     memset(data, 0, sizeof data);
@@ -73,20 +73,21 @@ static void add_identity(hyp_dtype dtype, uint32_t x, uint32_t y, int64_t channe
     pb_call_ints(&builder, call, 4, (int64_t[]){0, 0, 0, 0});
     pb_call_ints(&builder, call, 2, (int64_t[]){1, 1});
     pb_call_int(&builder, call, 1);
-    pb_call_symbol(&builder, call, "none");
-}
-
-static void add_window(HypPlan__Call *call, const int64_t *kernel, const int64_t *strides, const int64_t *pads)
-{
-    pb_call_ints(&builder, call, 2, kernel);
-    pb_call_ints(&builder, call, 2, strides);
-    pb_call_ints(&builder, call, 4, pads);
-    pb_call_ints(&builder, call, 2, (int64_t[]){1, 1});
+    pb_call_symbol(&builder, call, act);
 }
 
 typedef struct pooled {
-    int64_t kernel[2], strides[2], pads[4];
+    int64_t kernel[2], strides[2], pads[4], dilations[2];
+    const char *act; /* of x: after a relu many elements are alike */
 } pooled;
+
+static void add_window(HypPlan__Call *call, const pooled *w)
+{
+    pb_call_ints(&builder, call, 2, w->kernel);
+    pb_call_ints(&builder, call, 2, w->strides);
+    pb_call_ints(&builder, call, 4, w->pads);
+    pb_call_ints(&builder, call, 2, w->dilations);
+}
 
 enum { SCRATCH = 5 };
 
@@ -95,27 +96,32 @@ enum { SCRATCH = 5 };
 static void build_between(hyp_dtype dtype, const int64_t *dims, const pooled *w, uint32_t *scratch)
 {
     int64_t small[4] = {dims[0], dims[1]};
-    for (int a = 0; a < 2; a++) small[2 + a] = (dims[2 + a] + w->pads[a] + w->pads[2 + a] - w->kernel[a]) / w->strides[a] + 1;
+    for (int a = 0; a < 2; a++) {
+        int64_t span = (w->kernel[a] - 1) * w->dilations[a] + 1;
+        small[2 + a] = (dims[2 + a] + w->pads[a] + w->pads[2 + a] - span) / w->strides[a] + 1;
+    }
     pb_init(&builder);
     uint32_t *all = pb_consts(&builder, 4, dims), *few = pb_consts(&builder, 4, small);
     uint32_t x = pb_input(&builder, "x", dtype, 4, all), g = pb_input(&builder, "g", dtype, 4, all);
     uint32_t y = pb_output(&builder, "y", dtype, 4, all);
     for (uint32_t i = 0; i < SCRATCH; i++) scratch[i] = pb_scratch(&builder, dtype, i, 4, i == 2 || i == 3 ? few : all);
-    add_identity(dtype, x, scratch[0], dims[1]);
-    add_identity(dtype, g, scratch[1], dims[1]);
+    add_identity(dtype, x, scratch[0], dims[1], w->act);
+    add_identity(dtype, g, scratch[1], dims[1], "none");
     add_batch_norm(dtype, scratch[0], scratch[1], dims[1]);
     HypPlan__Call *pool = pb_call(&builder, "max-pool", 1, scratch, scratch[2]);
-    add_window(pool, w->kernel, w->strides, w->pads);
+    add_window(pool, w);
     pb_call_int(&builder, pool, 0);
     pb_call_int(&builder, pool, 0);
-    add_identity(dtype, scratch[2], scratch[3], dims[1]);
+    add_identity(dtype, scratch[2], scratch[3], dims[1], "none");
     HypPlan__Call *back =
         pb_call(&builder, "max-pool-gradient", 3, (uint32_t[]){scratch[0], scratch[2], scratch[3]}, scratch[4]);
-    add_window(back, w->kernel, w->strides, w->pads);
-    add_identity(dtype, scratch[4], y, dims[1]);
+    add_window(back, w);
+    add_identity(dtype, scratch[4], y, dims[1], "none");
 }
 
-static const pooled windows[] = {{{3, 3}, {2, 2}, {1, 1, 1, 1}}, {{2, 2}, {2, 2}, {0}}, {{3, 2}, {1, 3}, {0, 1, 2, 0}}};
+static const pooled windows[] = {{{3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}, "none"},
+                                 {{2, 2}, {2, 2}, {0}, {1, 1}, "none"},
+                                 {{3, 2}, {1, 3}, {0, 1, 2, 0}, {1, 1}, "none"}};
 static const int64_t images[][4] = {{2, 16, 9, 8}, {3, 8, 12, 5}, {2, 5, 7, 6}, {1, 24, 6, 6}};
 
 static void images_with_the_channels_last(void **state)
@@ -129,6 +135,31 @@ static void images_with_the_channels_last(void **state)
             build_between(types[t], d, &windows[(i + t) % 3], scratch);
             tolerance want = tolerance_of(types[t], 10);
             if (types[t] != HYP_F32) want.atol /= 8; /* statistics are f32; what is not is exact, or a sum of a few */
+            check_plan(&dev, &builder, (dims_list){{d[0], d[1], d[2], d[3]}, {d[0], d[1], d[2], d[3]}}, want);
+        }
+}
+
+/* Images of several tiles, and windows of all kinds: those that overlap much and those with gaps between them, with gaps in
+ * them, with more padding than they are large, and with more elements than tiles are made for. */
+static void windows_over_tiles_of_images(void **state)
+{
+    (void)state;
+    static const hyp_dtype types[] = {HYP_F32, HYP_F16, HYP_BF16};
+    static const pooled all[] = {{{3, 3}, {2, 2}, {1, 1, 1, 1}, {1, 1}, "relu"},
+                                 {{3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}, "relu"},
+                                 {{5, 4}, {2, 3}, {2, 0, 1, 3}, {1, 1}, "relu"},
+                                 {{1, 2}, {3, 5}, {0}, {1, 1}, "none"},
+                                 {{2, 2}, {3, 3}, {1, 2, 1, 2}, {1, 1}, "relu"},
+                                 {{3, 3}, {2, 1}, {2, 2, 2, 2}, {2, 2}, "relu"},
+                                 {{16, 17}, {1, 2}, {0}, {1, 1}, "relu"},
+                                 {{9, 8}, {1, 1}, {4, 4, 4, 4}, {1, 1}, "relu"}};
+    static const int64_t sizes[][4] = {{1, 16, 37, 20}, {1, 72, 17, 18}, {2, 8, 18, 33}};
+    uint32_t scratch[SCRATCH];
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+            const int64_t *d = sizes[(i + t) % 3];
+            build_between(types[t], d, &all[i], scratch);
+            tolerance want = tolerance_of(types[t], 20); /* sums over windows that overlap, and statistics */
             check_plan(&dev, &builder, (dims_list){{d[0], d[1], d[2], d[3]}, {d[0], d[1], d[2], d[3]}}, want);
         }
 }
@@ -160,6 +191,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(layouts_are_chosen_by_what_a_device_has),
         cmocka_unit_test(statistics_of_every_type_and_size),
         cmocka_unit_test(images_with_the_channels_last),
+        cmocka_unit_test(windows_over_tiles_of_images),
     };
     if (!device_start(&dev, argc, argv)) return 77;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,7 +26,7 @@
     X(range_f64) X(range_u64) X(random_uniform) X(prefetch) \
     X(conv_f32) X(conv_f64) X(conv_u64) X(conv_transpose_f32) X(conv_transpose_f64) X(conv_transpose_u64) \
     X(conv_weights_f32) X(conv_weights_f64) X(conv_weights_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_pieces) \
-    X(pool_gradient_f32) X(pool_gradient_f64) X(pool_gradient_pieces) \
+    X(pool_gradient_f32) X(pool_gradient_f64) X(pool_gradient_tiles) \
     X(depthwise) X(unfold) X(recurrence_f32) X(recurrence_f64) X(recurrence_back_f32) X(recurrence_back_f64) X(nn_act)
 #define HYP_CUDA_LAYER_KERNELS(X) \
     X(layer_f32_1) X(layer_f32_1_short) X(layer_f32_16) X(layer_f16_1) X(layer_f16_1_short) X(layer_f16_16) \
@@ -63,6 +63,9 @@ enum {
     HYP_CUDA_SPATIAL = 3,         /* axes that windows slide over */
     HYP_CUDA_GATES = 4,           /* of a recurrence, at most */
     HYP_CUDA_DEPTHWISE = 4,       /* results that a thread of `depthwise` makes in a row */
+    HYP_CUDA_POOL_CELLS = 8,      /* strides of a side of a tile of pool_gradient_tiles */
+    HYP_CUDA_POOL_TAPS = 255,     /* of its windows, at most */
+    HYP_CUDA_POOL_THREADS = 256,  /* of its blocks, at most */
     HYP_CUDA_PARTS = 6,           /* of the sums of a product */
     HYP_CUDA_PART_THREADS = 512,  /* of a block of norm_parts, at most, */
     HYP_CUDA_PART_FOURS = 2,      /* each with so many times four elements of its row */
@@ -327,27 +330,6 @@ typedef struct hyp_cuda_unfold {
     hyp_cuda_windows windows;
     uint64_t x, y;
 } hyp_cuda_unfold;
-
-/* The largest element of every window, or the mean. Of pool_pieces a channel is a piece of 16 bytes of them, which come last
- * in x and y: f32, f16, bf16. Places are those of the largest in the plan's order of x, which then is that of x and y. */
-typedef struct hyp_cuda_pool {
-    hyp_cuda_windows windows;
-    uint64_t x, y, places; /* places: int64_t [images, channels, out...]; 0 = none */
-    uint32_t dtype;
-    uint32_t mean;
-    uint32_t count_pads; /* the padding counts as zeros in a mean; what lies beyond it does not */
-    uint32_t columns;    /* places count the outermost axis of a channel fastest */
-} hyp_cuda_pool;
-
-/* by_x = the sums of g of those windows whose first largest element, y, an element of x is. Of pool_gradient_pieces
- * channels and elements are 16 bytes each. g lies as y does, and both and by_x as x. */
-typedef struct hyp_cuda_pool_gradient {
-    hyp_cuda_windows windows; /* total: elements of x */
-    uint64_t x, y, g, by_x;
-    hyp_cuda_extent in[HYP_CUDA_SPATIAL], stride[HYP_CUDA_SPATIAL]; /* as those of windows */
-    int64_t out_count;
-    uint32_t dtype, pad;
-} hyp_cuda_pool_gradient;
 
 /* Rows of an activation. v = x + bias is kept in z, y = act(v), and the mask has a bit where that is positive. Or its gradient: y = x
  * times the derivative, at z or, of a relu, where the mask has a bit. f32, f16, bf16. */

@@ -3,6 +3,8 @@
 //
 // Part of image.cu, after kernels.cu and rows.cu.
 
+#include "runtime/cuda/kernels/pool_args.h"
+
 inline namespace hyp_device
 {
 
