@@ -6,9 +6,10 @@
 #include "measure_plan.h"
 #include "report_page.h"
 #include "resident.h"
+#include "signing.h"
 #include "timing.h"
 
-enum { OPT_OUTPUT, OPT_JSON, OPT_MEASURE, OPT_SECONDS, OPT_DEVICE, OPT_THREADS, OPT_HELP };
+enum { OPT_OUTPUT, OPT_JSON, OPT_MEASURE, OPT_SECONDS, OPT_DEVICE, OPT_THREADS, OPT_SIGNATURE, OPT_HELP };
 
 static const cli_option options[] = {
     [OPT_OUTPUT] = {"output", 'o', "FILE|-", "the page (report.html), or with --json the document (-)"},
@@ -18,6 +19,7 @@ static const cli_option options[] = {
     [OPT_SECONDS] = {"seconds", 0, "S", "about how long --measure measures (2)"},
     [OPT_DEVICE] = {"device", 0, "NAME", "of --measure: auto (default), cpu, cuda, cuda:N or reference"},
     [OPT_THREADS] = {"threads", 0, "N", "CPU threads of --measure (OMP_NUM_THREADS, else all)"},
+    [OPT_SIGNATURE] = {"require-signature", 0, "KEY.pub", "refuse a plan that is not signed by this key"},
     [OPT_HELP] = {"help", 'h', NULL, "print this help"},
     {0},
 };
@@ -52,6 +54,7 @@ static int read_option(request *r, const cli_args *args, int option, const char 
         return cli_usage_error(args, "--seconds: '%s' is no time of a thousandth or more", value);
     case OPT_DEVICE: return session_read_option(&r->session, args, SESSION_DEVICE, value);
     case OPT_THREADS: return session_read_option(&r->session, args, SESSION_THREADS, value);
+    case OPT_SIGNATURE: return session_read_option(&r->session, args, SESSION_SIGNATURE, value);
     default: return session_read_option(&r->session, args, CLI_POSITIONAL, value);
     }
 }
@@ -117,6 +120,7 @@ static int report(request *r, const cli_args *args)
     file_uses_add(&uses, "--output", path, true);
     session_file_uses(&r->session, &uses);
     int code = file_uses_check(&uses, args);
+    if (code == CLI_OK) code = signing_require(r->session.plan, r->session.signer, tool);
     if (code == CLI_OK && r->measure) code = measure(r, args, &measured);
     if (code == CLI_OK) code = report_data(r->session.plan, NULL, measured, &data, tool);
     if (code == CLI_OK) code = report_write(data, path, !r->json, tool);

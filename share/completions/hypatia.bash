@@ -2,7 +2,7 @@
 # HYPATIA_HELP=rows its help has a line for each option, "short<tab>long<tab>value<tab>meaning".
 
 # The commands of a tool that has some: "  run        run a plan ...".
-_hypatia_commands() { "$1" --help 2> /dev/null | sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p'; }
+_hypatia_commands() { "$1" --help 2> /dev/null | sed -n 's/^  \([a-z][a-z-]*\)  .*/\1/p'; }
 
 _hypatia()
 {

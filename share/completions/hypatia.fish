@@ -6,7 +6,7 @@ function __hypatia_complete
     set -l tool $words[1]
     if test (basename $tool) != hypatiac
         if test (count $words) = 1
-            $tool --help 2>/dev/null | string replace -rf '^  ([a-z]+)  +(.*)' '$1\t$2'
+            $tool --help 2>/dev/null | string replace -rf '^  ([a-z-]+)  +(.*)' '$1\t$2'
             printf '%s\n' --help --version
             return
         end

@@ -44,7 +44,7 @@ def zsh(environment, *words):
         match = re.match(r"\*?(--?[a-z0-9-]+)=?\[.*\](?::.*:\((.*)\)$)?", row)
         if match:
             found[match[1]] = set((match[2] or "").split())
-        elif re.match(r"[a-z]+:", row):
+        elif re.match(r"[a-z-]+:", row):
             found[row.split(":")[0]] = set()
     return found
 
@@ -62,7 +62,7 @@ def check_bash(environment, folder):
     def ask(*words):
         return bash(environment, *words)
 
-    commands = {"run", "bench", "tune", "train", "export", "inspect", "diff", "verify"}
+    commands = {"run", "bench", "tune", "train", "export", "export-c", "inspect", "diff", "report", "verify", "keygen", "sign"}
     assert ask("hypatia", "") == commands | {"--help", "--version"}
     assert ask("hypatia", "in") == {"inspect"} and ask("hypatia-egraph", "e") == {"extract"}
     for command in (("hypatiac",), ("hypatia", "train"), ("hypatia-egraph", "saturate")):

@@ -142,7 +142,7 @@ def check_trace(model, folder):
     (whole,), (rewrite,) = named["compile"], named["rewrite"]
     passes = [e for e in events if e["cat"] == "pass"]
     assert [e["name"] for e in passes] == ["import", "demote", "train", "rewrite", "quantize", "recompute", "lower", "expect",
-                                          "write", "emit"]
+                                          "write"]
     assert 0 < total(passes) <= whole["dur"] + 1
     assert [e["name"] for e in children[id(rewrite)] if e["cat"] == "phase"] == ["normalize", "recognize", "optimize"]
     for i, iteration in enumerate(events):

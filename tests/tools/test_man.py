@@ -12,7 +12,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../support"))
 import hyp  # noqa: E402
 
-COMMANDS = {"hypatiac": [None], "hypatia": ["run", "bench", "tune", "train", "export", "inspect", "diff", "verify"], "hypatia-egraph": ["saturate", "extract"]}
+COMMANDS = {"hypatiac": [None], "hypatia": ["run", "bench", "tune", "train", "export", "export-c", "inspect", "diff", "report", "verify", "keygen", "sign"], "hypatia-egraph": ["saturate", "extract"]}
 MAN3 = os.path.join(hyp.ROOT, "scripts/man3.py")
 HEADERS = sorted(glob.glob(os.path.join(hyp.ROOT, "include/hypatia/*.h")))
 
@@ -37,7 +37,7 @@ def options_of(tool, commands):
     found = {command: set() for command in commands}
     for title, text in zip(parts[1::2], parts[2::2]):
         if title.startswith("OPTIONS"):
-            of = {word.lower() for word in re.findall(r"[A-Z]+", title)} & {str(c) for c in commands}
+            of = {word.lower() for word in re.findall(r"[A-Z-]+", title)} & {str(c) for c in commands}
             for command in commands:
                 if not of or command in of:
                     found[command] |= set(re.findall(r"--([a-z][a-z0-9-]*)", text))
@@ -58,7 +58,7 @@ def check_tools():
             count += len(names)
         stale = set().union(*told.values()) - known
         assert not stale, f"{tool}.1 tells of {stale}, which no command takes"
-    listed_here = re.findall(r"^  ([a-z]+) ", hyp.tool("hypatia", "--help").stdout, flags=re.M)
+    listed_here = re.findall(r"^  ([a-z-]+) ", hyp.tool("hypatia", "--help").stdout, flags=re.M)
     assert sorted(listed_here) == sorted(COMMANDS["hypatia"]), "a command is missing here"
     return count
 
