@@ -285,6 +285,7 @@ CLASSES = {
     "class Z": (CHOOSES, "kernels of devices may drop a NaN: the tests of the backends draw none where they compare"),
 }
 RIGHT = {
+    "concat-flat-parts ": "a vector has one axis",
     "softplus class": "where exp overflows the original is infinite, of which class R promises nothing; other numbers are class A",
     "gather-range all-equal": "of integers none is within that of another",
 }
