@@ -184,7 +184,8 @@ static bool is_constant(const pointwise *s, size_t instr)
 /* What is the same in every block, before the first: each register has a block of its own. */
 static void fill_blocks(const pointwise *s, const hyp_cpu_run *run, const hyp_walk *walk, char *blocks)
 {
-    const void *registers[HYP_PLAN_POINTWISE_REGISTERS] = {blocks};
+    const void *registers[HYP_PLAN_POINTWISE_REGISTERS]; /* which a constant may name, though it needs none */
+    for (size_t i = 0; i < HYP_PLAN_POINTWISE_REGISTERS; i++) registers[i] = blocks;
     for (size_t i = 0; i < s->inputs; i++)
         if (s->input[i].single) load_input(s, run, walk, i, 0, blocks + i * block_bytes(s), HYP_BLOCK);
     for (size_t i = 0; i < s->instrs; i++)
