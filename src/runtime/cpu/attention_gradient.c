@@ -123,19 +123,13 @@ static void run_heads(void *state, int64_t begin, int64_t end, int thread)
         }
 }
 
-static void *input(const hyp_cpu_run *run, const HypPlan__Call *call, uint32_t i)
-{
-    uint32_t plus1 = hyp_plan_call_input(call, i);
-    return plus1 ? run->call.at[plus1 - 1] : NULL;
-}
-
 static hyp_status run_gradient(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
     (void)diag;
     const HypPlan__Call *call = op->step->call;
     const gradient *s = op->state;
-    gradient_run r = {.s = s, .run = run, .mask = input(run, call, HYP_ATTENTION_MASK)};
-    for (uint32_t i = 0; i < HYP_ATTENTION_MASK; i++) r.in[i] = input(run, call, i);
+    gradient_run r = {.s = s, .run = run, .mask = hyp_cpu_call_input(run, call, HYP_ATTENTION_MASK)};
+    for (uint32_t i = 0; i < HYP_ATTENTION_MASK; i++) r.in[i] = hyp_cpu_call_input(run, call, i);
     for (uint32_t i = 0; i < 3; i++) r.out[i] = run->call.at[call->outputs[i]];
     hyp_cpu_parallel(run, s->of.batch * s->of.heads, hyp_cpu_grain(HYP_CPU_COMPUTED, s->of.rows * s->of.keys),
                      run_heads, &r);
@@ -184,11 +178,6 @@ hyp_status hyp_cpu_prepare_attention_gradient(hyp_cpu_model *model, uint32_t ste
                             &unfit, &a);
     if (!read_gradient(&a.call, &s)) return HYP_OK;
     if (!find_sizes(&s, op->threads, &bytes)) return hyp_fail_memory(diag, SIZE_MAX);
-    op->state = hyp_malloc(sizeof s);
-    if (!op->state) return hyp_fail_memory(diag, sizeof s);
-    *(gradient *)op->state = s;
-    op->run = run_gradient;
-    op->destroy = hyp_free;
     op->work_bytes = bytes;
-    return HYP_OK;
+    return hyp_cpu_keep_state(op, run_gradient, &s, sizeof s, diag);
 }

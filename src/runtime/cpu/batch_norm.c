@@ -66,12 +66,12 @@ static hyp_status run_batch_norm(const hyp_cpu_op *op, const hyp_cpu_run *run, h
     const HypPlan__Call *k = op->step->call;
     const batch_norm *s = op->state;
     const bool gradient = k->n_inputs_plus1 > 1;
-    channels_run r = {.s = s, .kernels = run->kernels, .x = run->call.at[k->inputs_plus1[0] - 1]};
-    if (gradient) {
-        r.g = run->call.at[k->inputs_plus1[1] - 1];
-        r.mean = run->call.at[k->inputs_plus1[2] - 1];
-        r.inverse = run->call.at[k->inputs_plus1[3] - 1];
-    }
+    channels_run r = {.s = s,
+                      .kernels = run->kernels,
+                      .x = hyp_cpu_call_input(run, k, 0),
+                      .g = hyp_cpu_call_input(run, k, 1),
+                      .mean = hyp_cpu_call_input(run, k, 2),
+                      .inverse = hyp_cpu_call_input(run, k, 3)};
     for (size_t i = 0; i < k->n_outputs; i++) r.out[i] = run->call.at[k->outputs[i]];
     int64_t each = s->shape.images * s->shape.places;
     hyp_cpu_task *task = gradient ? gradient_part : statistics_part;
@@ -94,10 +94,5 @@ hyp_status hyp_cpu_prepare_batch_norm(hyp_cpu_model *model, uint32_t step, const
                                : hyp_kernel_read_batch_norm_stats(&a.call, &s.shape);
     if (fits != HYP_OK || a.call.in[0].dtype != HYP_F32 || s.shape.places < FEW || s.shape.images == 0) return HYP_OK;
     if (!gradient) s.epsilon = a.call.attrs[0].f;
-    op->state = hyp_malloc(sizeof s);
-    if (!op->state) return hyp_fail_memory(diag, sizeof s);
-    *(batch_norm *)op->state = s;
-    op->run = run_batch_norm;
-    op->destroy = hyp_free;
-    return HYP_OK;
+    return hyp_cpu_keep_state(op, run_batch_norm, &s, sizeof s, diag);
 }

@@ -159,6 +159,22 @@ hyp_status hyp_cpu_finish_op(hyp_cpu_op *op, hyp_status status, bool can, hyp_cp
     return HYP_OK;
 }
 
+hyp_status hyp_cpu_keep_state(hyp_cpu_op *op, hyp_cpu_run_fn *run, const void *state, size_t size, hyp_diag *diag)
+{
+    op->state = hyp_malloc(size);
+    if (!op->state) return hyp_fail_memory(diag, size);
+    memcpy(op->state, state, size);
+    op->run = run;
+    op->destroy = hyp_free;
+    return HYP_OK;
+}
+
+void *hyp_cpu_call_input(const hyp_cpu_run *run, const HypPlan__Call *call, size_t i)
+{
+    uint32_t tensor_plus1 = hyp_plan_call_input(call, i);
+    return tensor_plus1 ? run->call.at[tensor_plus1 - 1] : NULL;
+}
+
 static hyp_status run_reference(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
     return hyp_reference_step(&run->call, op->step, diag);

@@ -137,6 +137,12 @@ void hyp_cpu_parallel(const hyp_cpu_run *run, int64_t count, int64_t grain, hyp_
  * no kernel for this, the state, which may be half made, is destroyed and op->run stays NULL. */
 HYP_NODISCARD hyp_status hyp_cpu_finish_op(hyp_cpu_op *op, hyp_status status, bool can, hyp_cpu_run_fn *run,
                                            void (*destroy)(void *state), void *state);
+/* The same for a state that points to nothing of its own, of which the op keeps a copy. */
+HYP_NODISCARD hyp_status hyp_cpu_keep_state(hyp_cpu_op *op, hyp_cpu_run_fn *run, const void *state, size_t size,
+                                            hyp_diag *diag);
+
+/* Where input i of a call is in a run; NULL: it is left out. */
+void *hyp_cpu_call_input(const hyp_cpu_run *run, const HypPlan__Call *call, size_t i);
 
 /* Preparation of each family, in another form than the plain one. Each sets op->run and what it needs, or leaves
  * op->run NULL when it has no kernel for it. `values` stay valid as long as the op. */

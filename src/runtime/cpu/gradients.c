@@ -36,14 +36,13 @@ static hyp_status run_gradient(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp
     (void)diag;
     const HypPlan__Call *call = op->step->call;
     const gradient *s = op->state;
-    uint32_t scale_plus1 = hyp_plan_call_input(call, 2);
     gradient_run r = {.s = s,
                       .norm = s->norm,
                       .kernels = run->kernels,
-                      .x = run->call.at[hyp_plan_call_input(call, 0) - 1],
-                      .g = run->call.at[hyp_plan_call_input(call, 1) - 1],
+                      .x = hyp_cpu_call_input(run, call, 0),
+                      .g = hyp_cpu_call_input(run, call, 1),
                       .y = run->call.at[call->outputs[0]]};
-    r.norm.scale = scale_plus1 ? run->call.at[scale_plus1 - 1] : NULL;
+    r.norm.scale = hyp_cpu_call_input(run, call, 2);
     hyp_cpu_parallel(run, s->rows, hyp_cpu_grain(HYP_CPU_COMPUTED, s->norm.size * s->inner), gradient_part, &r);
     return HYP_OK;
 }
@@ -71,10 +70,5 @@ hyp_status hyp_cpu_prepare_gradient(hyp_cpu_model *model, uint32_t step, const i
     hyp_reference_arguments(&(hyp_reference_call){.program = model->plan->program, .values = values}, op->step->call,
                             &unfit, &a);
     if (!read_gradient(&a.call, &s)) return HYP_OK;
-    op->state = hyp_malloc(sizeof s);
-    if (!op->state) return hyp_fail_memory(diag, sizeof s);
-    *(gradient *)op->state = s;
-    op->run = run_gradient;
-    op->destroy = hyp_free;
-    return HYP_OK;
+    return hyp_cpu_keep_state(op, run_gradient, &s, sizeof s, diag);
 }

@@ -103,13 +103,8 @@ hyp_status hyp_cpu_prepare_stats(hyp_cpu_model *model, uint32_t step, const int6
     s.few = s.outer <= op->threads;
     if (!hyp_mul_size(s.room * sizeof(float), (size_t)(s.few ? s.outer : op->threads), &bytes))
         return hyp_fail_memory(diag, SIZE_MAX);
-    op->state = hyp_malloc(sizeof s);
-    if (!op->state) return hyp_fail_memory(diag, sizeof s);
-    *(stats *)op->state = s;
-    op->run = run_stats;
     op->work_bytes = bytes;
-    op->destroy = hyp_free;
-    return HYP_OK;
+    return hyp_cpu_keep_state(op, run_stats, &s, sizeof s, diag);
 }
 
 /* ---- reduce ------------------------------------------------------------------------------------------------ */
@@ -209,12 +204,7 @@ hyp_status hyp_cpu_prepare_reduce(hyp_cpu_model *model, const int64_t *values, h
     reduce s;
     if (hyp_tensor_dtype(model->plan->program, op->step->reduce->x) != HYP_F32) return HYP_OK;
     if (!translate(op->step->reduce, values, &s)) return HYP_OK;
-    op->state = hyp_malloc(sizeof s);
-    if (!op->state) return hyp_fail_memory(diag, sizeof s);
-    *(reduce *)op->state = s;
-    op->run = run_reduce;
-    op->destroy = hyp_free;
-    return HYP_OK;
+    return hyp_cpu_keep_state(op, run_reduce, &s, sizeof s, diag);
 }
 
 /* ---- copy -------------------------------------------------------------------------------------------------- */

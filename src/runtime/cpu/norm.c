@@ -25,12 +25,6 @@ static void norm_part(void *state, int64_t begin, int64_t end, int thread)
         r->kernels->norm(r->x + i * s->size, r->scale, r->bias, r->y + i * s->size, s->size, s->epsilon, s->centred);
 }
 
-static const float *input_at(const hyp_cpu_run *run, const HypPlan__Call *call, size_t i)
-{
-    uint32_t tensor_plus1 = hyp_plan_call_input(call, i);
-    return tensor_plus1 ? run->call.at[tensor_plus1 - 1] : NULL;
-}
-
 static hyp_status run_norm(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
     (void)diag;
@@ -38,9 +32,9 @@ static hyp_status run_norm(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_dia
     const norm *s = op->state;
     norm_run r = {.s = s,
                   .kernels = run->kernels,
-                  .x = input_at(run, call, 0),
-                  .scale = input_at(run, call, 1),
-                  .bias = input_at(run, call, 2),
+                  .x = hyp_cpu_call_input(run, call, 0),
+                  .scale = hyp_cpu_call_input(run, call, 1),
+                  .bias = hyp_cpu_call_input(run, call, 2),
                   .y = run->call.at[call->outputs[0]]};
     hyp_cpu_parallel(run, s->rows, hyp_cpu_grain(HYP_CPU_COMPUTED, s->size), norm_part, &r);
     return HYP_OK;
@@ -76,10 +70,5 @@ hyp_status hyp_cpu_prepare_norm(hyp_cpu_model *model, uint32_t step, const int64
     norm s;
     if (!read_norm(model->plan->program, op->step->call, values, &s)) return HYP_OK;
     s.centred = strcmp(op->step->call->kernel, "layer-norm") == 0;
-    op->state = hyp_malloc(sizeof s);
-    if (!op->state) return hyp_fail_memory(diag, sizeof s);
-    *(norm *)op->state = s;
-    op->run = run_norm;
-    op->destroy = hyp_free;
-    return HYP_OK;
+    return hyp_cpu_keep_state(op, run_norm, &s, sizeof s, diag);
 }

@@ -391,11 +391,6 @@ hyp_status hyp_cpu_prepare_pointwise(hyp_cpu_model *model, const int64_t *values
     pointwise s;
     translate(model->plan->program, op->step->pointwise, values, &s);
     s.far = is_far(&s);
-    op->state = hyp_malloc(sizeof s);
-    if (!op->state) return hyp_fail_memory(diag, sizeof s);
-    *(pointwise *)op->state = s;
-    op->run = run_pointwise;
-    op->destroy = hyp_free;
     op->work_bytes = (size_t)model->device->threads * registers_of(&s) * block_bytes(&s);
-    return HYP_OK;
+    return hyp_cpu_keep_state(op, run_pointwise, &s, sizeof s, diag);
 }
