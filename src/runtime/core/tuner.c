@@ -90,9 +90,9 @@ static int by_work(const void *left, const void *right)
     return strcmp(a->key, b->key);
 }
 
-void hyp_tuner_largest_first(hyp_tuner *t, size_t from)
+void hyp_tuner_largest_first(hyp_tuner *t)
 {
-    if (from < t->jobs.len) qsort(t->jobs.data + from, t->jobs.len - from, sizeof *t->jobs.data, by_work);
+    if (t->jobs.len) qsort(t->jobs.data, t->jobs.len, sizeof *t->jobs.data, by_work);
 }
 
 /* Whether nothing needs to be measured. */

@@ -32,8 +32,8 @@ struct hyp_tuner {
 
 /* A job, whose key is copied, or more uses of the one with this key; 0 uses = what only parts of others are made of. */
 HYP_NODISCARD hyp_status hyp_tuner_add(hyp_tuner *t, hyp_tuner_job job, hyp_diag *diag);
-/* Puts the jobs from `from` on in order: the most work in all uses comes first. */
-void hyp_tuner_largest_first(hyp_tuner *t, size_t from);
+/* Puts the jobs that there are in order: the most work in all uses comes first. */
+void hyp_tuner_largest_first(hyp_tuner *t);
 /* Does all jobs in the order in which they are. */
 HYP_NODISCARD hyp_status hyp_tuner_run(hyp_tuner *t, hyp_diag *diag);
 void hyp_tuner_dispose(hyp_tuner *t);

@@ -164,7 +164,7 @@ static hyp_status find_jobs(tuner *t)
     probe->found = note_product;
     probe->user = t;
     hyp_status status = for_steps(t, NULL, find_pointwise);
-    hyp_tuner_largest_first(&t->common, 0);
+    hyp_tuner_largest_first(&t->common);
     if (status == HYP_OK) status = for_steps(t, probe, find_products);
     if (status == HYP_OK) status = for_steps(t, NULL, find_choices);
     if (status == HYP_OK) status = find_branches(t);
