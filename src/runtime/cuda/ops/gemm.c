@@ -270,7 +270,7 @@ static hyp_status take_copy(hyp_cuda_build *b, hyp_cuda_operand *x, stored as, s
 
 static hyp_status add_copy(hyp_cuda_build *b, hyp_cuda_operand x, stored from, hyp_cuda_operand y, stored to, size_t element)
 {
-    const hyp_cuda_pitch args = {.x_row = from.row, .rows = from.rows, .columns = from.row};
+    const hyp_cuda_pitch args = {.x_row = from.row, .rows = from.rows};
     return hyp_cuda_add_pitch(b, &args, x, to.row, to.rows, y, element);
 }
 

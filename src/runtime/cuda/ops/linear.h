@@ -30,7 +30,7 @@ static inline CUdeviceptr hyp_cuda_operand_at(const hyp_cuda_session *s, const h
     return (o->in == HYP_CUDA_IN_ROOM ? s->room : o->in == HYP_CUDA_IN_WORKSPACE ? s->workspace : s->at[o->tensor]) + o->offset;
 }
 
-/* pitch.c: y[rows_y, row] = what `from` says of x, with zeros where x has nothing; elements of 2 or 4 bytes. */
+/* pitch.c: y[rows_y, row] = what `from` says of x (x_row, rows), with zeros where x has nothing; elements of 2 or 4 bytes. */
 HYP_NODISCARD hyp_status hyp_cuda_add_pitch(hyp_cuda_build *b, const hyp_cuda_pitch *from, hyp_cuda_operand x, int64_t row,
                                             int64_t rows, hyp_cuda_operand y, size_t element);
 

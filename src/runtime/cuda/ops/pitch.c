@@ -23,7 +23,7 @@ hyp_status hyp_cuda_add_pitch(hyp_cuda_build *b, const hyp_cuda_pitch *from, hyp
     HYP_TRY(hyp_cuda_add_op(b, pitch_run, sizeof(pitch), &data));
     pitch *p = data;
     *p = (pitch){.args = *from, .x = x, .y = y};
-    if (p->args.columns > row) p->args.columns = row;
+    p->args.columns = from->x_row < row ? from->x_row : row;
     p->args.y_row = hyp_cuda_extent_of(row);
     p->args.total = row * rows;
     int64_t pieces = (p->args.total * (int64_t)element + PIECE - 1) / PIECE;
