@@ -268,6 +268,17 @@ void *cli_alloc(void *old, size_t count, size_t size)
     exit(CLI_FAILED);
 }
 
+char *cli_format(const char *fmt, va_list list)
+{
+    va_list again;
+    va_copy(again, list);
+    size_t room = (size_t)vsnprintf(NULL, 0, fmt, again) + 1;
+    va_end(again);
+    char *text = cli_alloc(NULL, room, 1);
+    vsnprintf(text, room, fmt, list);
+    return text;
+}
+
 char *cli_copy(const char *text, size_t len)
 {
     char *copy = cli_alloc(NULL, len + 1, 1);

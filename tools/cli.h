@@ -4,6 +4,7 @@
 #ifndef HYPATIA_TOOLS_CLI_H
 #define HYPATIA_TOOLS_CLI_H
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -85,6 +86,7 @@ char *cli_visible(const char *text);
 void cli_print_lines(FILE *to, const char *indent, const char *text);
 
 void *cli_alloc(void *old, size_t count, size_t size); /* realloc of count*size that exits when memory is out */
+char *cli_format(const char *fmt, va_list list) HYP_PRINTF(1, 0); /* as vsprintf has it; the caller's to free */
 char *cli_copy(const char *text, size_t len);
 
 /* $TMPDIR, /tmp where there is none or it is empty. */

@@ -17,15 +17,11 @@ enum { SUMMARY_LINES = 10 };
 static void add_line(cli_list *lines, const char *fmt, ...) HYP_PRINTF(2, 3);
 static void add_line(cli_list *lines, const char *fmt, ...)
 {
-    va_list list, again;
+    va_list list;
     va_start(list, fmt);
-    va_copy(again, list);
-    int len = vsnprintf(NULL, 0, fmt, again);
-    va_end(again);
-    char *text = cli_alloc(NULL, (size_t)len + 1, 1);
-    vsnprintf(text, (size_t)len + 1, fmt, list);
+    char *text = cli_format(fmt, list);
     va_end(list);
-    cli_list_add(lines, text, (size_t)len);
+    cli_list_add(lines, text, strlen(text));
     free(text);
 }
 

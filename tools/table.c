@@ -10,13 +10,9 @@ enum { GAP = 2, SHORT = 20, SHORTEST = 8 /* columns that a cut text keeps, while
 
 void table_add(table *t, const char *fmt, ...)
 {
-    va_list list, again;
+    va_list list;
     va_start(list, fmt);
-    va_copy(again, list);
-    int len = vsnprintf(NULL, 0, fmt, again);
-    va_end(again);
-    char *text = cli_alloc(NULL, (size_t)len + 1, 1);
-    vsnprintf(text, (size_t)len + 1, fmt, list);
+    char *text = cli_format(fmt, list);
     va_end(list);
     char *shown = cli_visible(text);
     cli_list_add(&t->cells, shown, strlen(shown));
