@@ -231,6 +231,18 @@ def tool(*args, stdin=None, env=None):
                           env={**os.environ, **(env or {})})
 
 
+def read_terminal(main):
+    """What is written to the other end of a pty until nobody has that open any more; closes this one."""
+    told = b""
+    try:
+        while chunk := os.read(main, 65536):
+            told += chunk
+    except OSError:  # the other end is closed
+        pass
+    os.close(main)
+    return told
+
+
 def skip(reason):
     print("skipped:", reason)
     sys.exit(77)

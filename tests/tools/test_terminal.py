@@ -33,13 +33,7 @@ def on_terminal(*command, columns=80, err=None, stdin=None, **env):
     process = subprocess.Popen([os.path.join(hyp.BIN, command[0]), *map(str, command[1:])], stdin=stdin, stdout=other,
                                stderr=err or other, env={k: v for k, v in variables.items() if v is not None})
     os.close(other)
-    told = b""
-    try:
-        while chunk := os.read(main, 65536):
-            told += chunk
-    except OSError:  # the other end is closed
-        pass
-    os.close(main)
+    told = hyp.read_terminal(main)
     return process.wait(), told.replace(b"\r\n", b"\n")
 
 
