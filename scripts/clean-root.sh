@@ -14,12 +14,12 @@ sources=$(cd "$(dirname "$0")/.." && pwd)
 [ -e "$root/etc/debian_version" ] || debootstrap --variant=minbase "$(. /etc/os-release && echo "$VERSION_CODENAME")" "$root" ${MIRROR:+"$MIRROR"}
 
 inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
-rm -rf "$root/work"
-mkdir -p "$root/work"
-cp "$packages"/*.deb "$root/work"
-python3 "$sources/tests/tools/readme_program.py" "$root/work"
+rm -rf "$root/packages"
+mkdir -p "$root/packages"
+cp "$packages"/*.deb "$root/packages"
+python3 "$sources/tests/tools/readme_program.py" "$root/packages"
 inside apt-get update -q
-inside sh -c 'apt-get install -y -q --reinstall /work/*.deb gcc libc6-dev cmake make pkg-config'
-inside sh -c 'cd /work && ./all.sh'
+inside sh -c 'apt-get install -y -q --reinstall /packages/*.deb gcc libc6-dev cmake make pkg-config'
+inside sh -c 'cd /packages && ./all.sh'
 inside sh -c 'apt-get purge -y -q "*hypatia*" > /dev/null && ! find /usr /etc /var/lib -name "*hypatia*" -not -path "/var/lib/dpkg/*" | grep .'
 echo "installed, used and removed"
