@@ -200,10 +200,22 @@ static dnnl_primitive_desc_t layer_pd(const hyp_dnnl *d, const asked *a, int64_t
     return pd;
 }
 
+/* Where AVX-512 has no instructions for bf16, oneDNN makes kernels that take each number apart and put it together again. */
+static bool is_emulated(hyp_dtype dtype)
+{
+#ifdef HYP_CPU_X86
+    const unsigned wanted = dnnl_cpu_isa_avx512_core_bf16;
+    return dtype == HYP_BF16 && ((unsigned)dnnl_get_effective_cpu_isa() & wanted) != wanted;
+#else
+    (void)dtype;
+    return false;
+#endif
+}
+
 bool hyp_dnnl_has(const hyp_dnnl *d, hyp_dtype dtype)
 {
     enum { SIDE = 64 };
-    if (hyp_dnnl_type(dtype) == dnnl_data_type_undef) return false;
+    if (hyp_dnnl_type(dtype) == dnnl_data_type_undef || is_emulated(dtype)) return false;
     const asked plain = {.dtype = dtype, .post = {.alpha = 1.0f, .act = {dnnl_alg_kind_undef, 0, 0}}, .known = true};
     hyp_md weights = any_layout(hyp_dnnl_type(dtype), SIDE, SIDE);
     dnnl_primitive_desc_t pd = layer_pd(d, &plain, SIDE, SIDE, SIDE, weights);
