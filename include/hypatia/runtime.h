@@ -416,7 +416,9 @@ HYP_API void hyp_context_destroy(hyp_context *context); /* NULL-safe */
  * made, here or in such a run, CUDA lets no thread of the process wait for the whole device (cudaDeviceSynchronize).
  * A context remembers the last sets of dims: options->shapes. There are no buckets: a run with dims that were
  * rounded up would read and write beyond the caller's tensors, and what it makes of the rest may show in any element. A program
- * that knows its rows to be independent can round its batches up itself, and leave the last rows of the outputs alone. */
+ * that knows its rows to be independent can round its batches up itself, and leave the last rows of the outputs alone.
+ * On CUDA this is where kernels of elementwise steps are compiled that neither the engine has nor the user's cache
+ * (docs/runtime-cuda.md): that takes about a tenth of a second for each kind of step, and sizes share them. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_reserve(hyp_context *context, const hyp_tensor *inputs, size_t count,
                                                      hyp_diag *diag);
 

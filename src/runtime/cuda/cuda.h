@@ -18,6 +18,7 @@
 #include "runtime/cuda/driver/cudnn.h"
 #include "runtime/cuda/kernels/kernel_args.h"
 #include "runtime/cuda/session/kernel_images.h"
+#include "runtime/cuda/session/told_kernels.h"
 #include "runtime/cuda/session/branches.h"
 #include "runtime/cuda/session/replay.h"
 #include "runtime/cuda/session/staging.h"
@@ -35,6 +36,7 @@ typedef struct hyp_cuda_device {
     CUstream copies;                    /* for what is copied outside of runs, by any thread */
     CUmodule module, layers, attention; /* our kernels; NULL before they are loaded */
     CUfunction kernels[HYP_CUDA_KERNEL_COUNT];
+    hyp_cuda_told_kernels told; /* and those that were compiled for pointwise steps */
     int sm; /* compute capability: 90 = 9.0 */
     int multiprocessors;
     size_t shared_bytes; /* that a block of one of our kernels may have */

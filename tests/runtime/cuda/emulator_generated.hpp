@@ -23,7 +23,7 @@ static void *__cvta_global_to_generic(size_t at) { return (void *)at; }
 template <typename T> static void __stwb(T *to, T value) { *to = value; }
 static struct {
     unsigned x;
-} blockIdx, threadIdx;
+} blockIdx, threadIdx, blockDim;
 static const generated_halves *halves;
 
 static float __uint_as_float(uint32_t u);
@@ -50,6 +50,7 @@ static double __longlong_as_double(long long bits) { return as<double>(bits); }
 static long long __double_as_longlong(double d) { return as<long long>(d); }
 #define __expf expf // the library has one of this name
 static float __fdividef(float a, float b) { return a / b; }
+static uint64_t __umul64hi(uint64_t a, uint64_t b) { return (uint64_t)((unsigned __int128)a * b >> 64); }
 static float __fadd_rn(float a, float b) { return a + b; }
 static double __dadd_rn(double a, double b) { return a + b; }
 static float __fmul_rn(float a, float b) { return a * b; }

@@ -6,6 +6,8 @@
 
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <regex>
 #include <string>
 
 static const generated_halves halves = {
@@ -18,7 +20,7 @@ static const generated_halves halves = {
 
 struct generated_module {
     void *handle;
-    entry kernel;
+    std::map<std::string, entry> kernels; // those that were asked for
 };
 static int generated_modules; // that are not unloaded yet
 
@@ -40,13 +42,20 @@ static CUresult load_generated(CUmodule *module, const void *image)
     void *handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     unlink(file.c_str());
     if (!handle) return CUDA_ERROR_INVALID_IMAGE;
-    generated_kernel *run = (generated_kernel *)dlsym(handle, "emulator_run");
-    if (!run) give_up("a shared object is no kernel");
-    *module =
-        (CUmodule) new generated_module{handle, {"pointwise", sizeof(hyp_cuda_pw_addresses), false, nullptr, run}};
+    *module = (CUmodule) new generated_module{handle, {}};
     std::lock_guard<std::mutex> hold(lock);
     generated_modules++;
     return CUDA_SUCCESS;
+}
+static CUresult find_generated(CUfunction *function, generated_module *module, const char *name)
+{
+    generated_kernel *run = (generated_kernel *)dlsym(module->handle, (std::string("emulator_run_") + name).c_str());
+    const size_t *args = (const size_t *)dlsym(module->handle, (std::string("emulator_args_") + name).c_str());
+    if (!run || !args) return CUDA_ERROR_NOT_FOUND;
+    std::lock_guard<std::mutex> hold(lock);
+    auto at = module->kernels.emplace(name, entry{nullptr, *args, false, nullptr, run}).first;
+    at->second.name = at->first.c_str();
+    return *function = (CUfunction)&at->second, CUDA_SUCCESS;
 }
 static void unload_generated(CUmodule module)
 {
@@ -56,9 +65,11 @@ static void unload_generated(CUmodule module)
     delete (generated_module *)module;
 }
 
-// For the tests: how many modules of generated kernels there are, and how many kernels were compiled and run.
-static std::atomic<int> compiled, generated_runs;
+// For the tests: how many modules of generated kernels there are, how many programs were compiled, and how many kernels
+// for a single size and for any ran.
+static std::atomic<int> compiled, generated_runs, sized_runs;
 extern "C" __attribute__((visibility("default"))) int emulator_generated_runs(void) { return generated_runs; }
+extern "C" __attribute__((visibility("default"))) int emulator_sized_runs(void) { return sized_runs; }
 extern "C" __attribute__((visibility("default"))) int emulator_modules(void)
 {
     std::lock_guard<std::mutex> hold(lock);
@@ -91,7 +102,7 @@ NVRTC(int) nvrtcDestroyProgram(nvrtc_program **p) { return delete *p, NVRTC_SUCC
 NVRTC(int) nvrtcCompileProgram(nvrtc_program *p, int count, const char *const *options)
 {
     if (count != 2 || strcmp(options[0], "--gpu-architecture=sm_90") != 0) give_up("NVRTC got options for another GPU");
-    if (is_mode("uncompiled")) {
+    if (is_mode("uncompiled") || (is_mode("uncompiled double") && p->source.find("double x0[") != std::string::npos)) {
         p->log = "pointwise.cu(1): warning: none\npointwise.cu(2): error: as the emulator was told\n1 error detected\n";
         return NVRTC_ERROR_COMPILATION;
     }
@@ -99,11 +110,18 @@ NVRTC(int) nvrtcCompileProgram(nvrtc_program *p, int count, const char *const *o
     compiled++;
     std::lock_guard<std::mutex> hold(lock);
     if (known.count(p->source)) return p->image = known[p->source], NVRTC_SUCCESS;
-    std::string text = "#include \"emulator_generated.hpp\"\n" + p->source +
-                       "extern \"C\" void emulator_run(const void *args, const generated_halves *given, unsigned blocks, "
-                       "unsigned threads)\n{\n    halves = given;\n    for (blockIdx.x = 0; blockIdx.x < blocks; "
-                       "blockIdx.x++)\n        for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++) "
-                       "pointwise(*(const hyp_cuda_pw_addresses *)args);\n}\n";
+    std::string text = "#include \"emulator_generated.hpp\"\n" + p->source;
+    const std::regex kernel("__launch_bounds__\\([0-9]+\\)\n(\\w+)\\(const (\\w+) ");
+    for (std::sregex_iterator at(p->source.begin(), p->source.end(), kernel), end; at != end; ++at) {
+        const std::string name = (*at)[1], args = (*at)[2];
+        text += "extern \"C\" {\nextern const size_t emulator_args_" + name + " = sizeof(" + args +
+                ");\nvoid emulator_run_" + name +
+                "(const void *args, const generated_halves *given, unsigned blocks, unsigned threads)\n{\n"
+                "    halves = given;\n    blockDim.x = threads;\n"
+                "    for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++)\n"
+                "        for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++) " +
+                name + "(*(const " + args + " *)args);\n}\n}\n";
+    }
     std::string source = new_file(text.data(), text.size()), object = new_file("", 0), log = new_file("", 0);
     std::string command = std::string(HYP_EMULATOR_CXX) +
                           " -std=c++17 -O1 -w -fPIC -shared -fno-strict-aliasing -I" HYP_EMULATOR_FOLDER " -o " + object +

@@ -45,12 +45,23 @@ static int device_sm(void)
     return major * 10 + minor;
 }
 
+/* The kernel for the step alone, whose threads do `pieces`, or the two that are told the sizes where these are 0. */
 static uint8_t *compile(const hyp_cuda_pw_program *program, uint32_t pieces, int sm, size_t *bytes)
 {
+    enum { FEW = 1, MANY = 1 << 20 }; /* multiprocessors: pieces are wide, or narrow */
+    char names[2][HYP_CUDA_TOLD_NAME];
     hyp_strbuf source = {0};
     uint8_t *image = NULL;
     hyp_diag diag = {0};
-    hyp_cuda_pw_source(program, pieces, &source);
+    if (pieces == 0) {
+        uint32_t widths[] = {hyp_cuda_pw_told_width(program, FEW), hyp_cuda_pw_told_width(program, MANY)};
+        hyp_cuda_pw_begin_source(&source);
+        hyp_cuda_pw_told_source(program, widths[0], names[0], &source);
+        assert_int_equal(widths[1], 1);
+        if (widths[0] != 1) hyp_cuda_pw_told_source(program, 1, names[1], &source);
+    } else {
+        hyp_cuda_pw_source(program, pieces, &source);
+    }
     assert_false(source.failed);
     if (hyp_nvrtc_compile(&compiler, source.data, sm, &image, bytes, &diag) != HYP_OK)
         fail_msg("%s\n%s", diag.message, strstr(source.data, "typedef uint32_t position"));
@@ -59,8 +70,8 @@ static uint8_t *compile(const hyp_cuda_pw_program *program, uint32_t pieces, int
     return image;
 }
 
-/* The plan in `builder`, whose threads do `pieces`: compiled, and run if there is a device. Contexts are told what
- * tuning would have found. */
+/* The plan in `builder`, whose threads do `pieces`: compiled, and run if there is a device, by kernels that are told the
+ * sizes first, which a plan that is not tuned has. Contexts are then told what tuning would have found. */
 static void check(uint32_t pieces, dims_list dims, tolerance want)
 {
     hyp_cuda_pw_program program = program_of(&builder);
@@ -77,6 +88,7 @@ static void check(uint32_t pieces, dims_list dims, tolerance want)
                            .algorithm_bytes = bytes,
                            .epilogue = pieces};
         pair_open(&dev, &builder, &p);
+        pair_check(&dev, &p, dims, want);
         if (hyp_context_add_tuned(p.cuda_context, &tuned, &diag) != HYP_OK ||
             hyp_context_add_tuned(p.stream_context, &tuned, &diag) != HYP_OK)
             fail_msg("%s", diag.message);
@@ -84,7 +96,10 @@ static void check(uint32_t pieces, dims_list dims, tolerance want)
         pair_close(&p);
     } else {
         hyp_free(image);
-        image = compile(&program, pieces, strstr(key.data, "f8e4m3") ? 89 : 80, &bytes); /* the oldest that is taken */
+        int oldest = strstr(key.data, "f8e4m3") ? 89 : 80; /* that is taken */
+        image = compile(&program, pieces, oldest, &bytes);
+        hyp_free(image);
+        image = compile(&program, 0, oldest, &bytes);
     }
     hyp_free(image);
     hyp_strbuf_dispose(&key);
@@ -201,7 +216,7 @@ static void operands_of_every_kind(void **state)
 {
     (void)state;
     for (int wide = 0; wide < 2; wide++) {
-        const int64_t m = wide ? 24 : 7, n = wide ? 32 : 11, dims[] = {m, n}, back[] = {n, m}, turned[] = {1, m};
+        const int64_t m = wide ? 40 : 7, n = wide ? 32 : 11, dims[] = {m, n}, back[] = {n, m}, turned[] = {1, m};
         HypPlan__Pointwise *s = begin(HYP_F32, 2, dims);
         add_input(s, HYP_F32, 2, dims, "x", "nn");
         uint32_t y = pb_input(&builder, "y", HYP_BF16, 2, pb_consts(&builder, 2, back));

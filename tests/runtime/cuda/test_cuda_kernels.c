@@ -145,8 +145,8 @@ static void a_faster_kernel_is_kept_and_shared_by_equal_steps(void **state)
     loaded l;
     write_section(NULL);
     load(&l);
-    int modules = count_of("emulator_modules");
     assert_int_equal(run(&l, ROWS), 0);
+    int modules = count_of("emulator_modules"); /* with that of the kernels of steps that nobody tuned */
     hyp_tune_report report = tune(&l, "", ROWS);
     assert_true(report.products == 2 && report.timed == 2 && report.replaced == 2 && report.known == 0);
     assert_string_equal(report.no_kernels, "");
@@ -159,7 +159,7 @@ static void a_faster_kernel_is_kept_and_shared_by_equal_steps(void **state)
     assert_string_equal(first.product, "pointwise 1 float [16 24] f32(1 16) f32(1 0) > f32; MUL x0 "
                                        "0.5 f32; MAX x0 x1 f32; ADD r0 r1 f32; y0 r2");
     assert_non_null(strstr(first.attributes, "a kernel of its own, "));
-    assert_true(first.seconds > 0.9e-5 && first.seconds < 1.1e-5 && first.first_seconds > 1.9e-5);
+    assert_true(first.seconds > 0.9e-5 && first.seconds < 1.1e-5 && first.first_seconds > 1.4e-5);
     assert_true(first.epilogue > 0 && first.algorithm_bytes > 1000);
     unload(&l);
     assert_int_equal(count_of("emulator_modules"), 0);
@@ -181,8 +181,8 @@ static void a_slower_kernel_is_not_kept_and_not_compiled_again(void **state)
     int compiled = count_of("emulator_compiled");
     report = tune(&l, "", ROWS);
     assert_true(report.known == 2 && report.timed == 0);
-    assert_int_equal(count_of("emulator_compiled"), compiled);
     assert_int_equal(run(&l, ROWS), 0);
+    assert_int_equal(count_of("emulator_compiled"), compiled + 1); /* the kernels for any sizes */
     unload(&l);
 }
 
@@ -209,8 +209,10 @@ static void without_a_compiler_the_rest_is_tuned_and_the_reason_said(void **stat
     assert_true(report.products == 0 && report.timed == 0);
     assert_string_equal(report.no_kernels,
                         "the kernel does not compile: pointwise.cu(2): error: as the emulator was told");
+    unload(&l);
     snprintf(library, sizeof library, "%s", getenv("HYPATIA_NVRTC"));
     setenv("HYPATIA_NVRTC", "/nowhere/libnvrtc.so", 1);
+    load(&l);
     report = tune(&l, "", ROWS);
     setenv("HYPATIA_NVRTC", library, 1);
     assert_true(report.products == 0 && report.timed == 0 && report.known == 0);
@@ -325,7 +327,7 @@ static void kernels_that_cannot_be_used_are_not_and_the_log_says_so(void **state
         {cut_kernels, "generated kernels of the plan that are not used: 2: a generated kernel of "},
         {change_machine, "generated kernels of the plan that are not used: 2: loading a generated kernel failed"},
         {change_pieces, "products tuned for this device: 2"},
-        {change_device, "pointwise steps are interpreted"},
+        {change_device, "pointwise steps by kernels that are told their sizes"},
     };
     loaded l;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -128,7 +128,12 @@ hyp_status hyp_cuda_device_open(const hyp_engine_options *options, const hyp_log
     hyp_cuda_device *d = hyp_calloc(1, sizeof *d);
     if (!d) return hyp_fail_memory(diag, sizeof *d);
     d->log = *log;
-    hyp_status status = set_up(d, options->device_index, diag);
+    hyp_status status = hyp_cuda_told_init(d, diag);
+    if (status != HYP_OK) {
+        hyp_free(d);
+        return status;
+    }
+    status = set_up(d, options->device_index, diag);
     if (status != HYP_OK) {
         hyp_cuda_device_close(d);
         return status;
@@ -149,6 +154,7 @@ void hyp_cuda_device_close(void *device)
     hyp_cuda_device *d = device;
     if (d->keeps_handles) {
         bool entered = hyp_cuda_enter_to_free(d);
+        hyp_cuda_told_unload(d);
         hyp_cuda_handles_close(d->context);
         if (d->copies) d->lib.cuStreamDestroy(d->copies);
         if (d->layers) d->lib.cuModuleUnload(d->layers);
@@ -157,6 +163,7 @@ void hyp_cuda_device_close(void *device)
         if (entered) hyp_cuda_leave(d);
     }
     if (d->context) d->lib.cuDevicePrimaryCtxRelease(d->device);
+    hyp_cuda_told_dispose(d);
     hyp_cudnn_close(&d->dnn);
     hyp_cuda_library_close(&d->lib);
     hyp_free(d);

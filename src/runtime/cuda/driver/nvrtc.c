@@ -13,10 +13,12 @@ static hyp_status find(const void *near, void **out_handle, char path[PATH_MAX],
     static const char variable[] = "HYPATIA_NVRTC";
     char usual[HYP_CUDA_LIBRARY_PATH];
     hyp_diag missing = {0};
+    const char *given = getenv(variable);
+    if (given && strcmp(given, "none") == 0)
+        return hyp_fail(diag, HYP_ERR_DEVICE, "%s is none, so no kernels are compiled", variable);
     hyp_status status = hyp_cuda_open_first("libnvrtc", variable, out_handle, usual, &missing);
     snprintf(path, PATH_MAX, "%s", usual);
     if (status == HYP_OK) return HYP_OK;
-    const char *given = getenv(variable);
     if (near && !(given && *given))
         *out_handle = hyp_cuda_open_beside(near, "cuda_nvrtc", names, sizeof names / sizeof *names, path);
     return *out_handle ? HYP_OK : hyp_fail(diag, status, "%s", missing.message);

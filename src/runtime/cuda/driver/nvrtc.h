@@ -1,4 +1,4 @@
-/* nvrtc.h - NVIDIA's compiler for kernels at run time, loaded when something is to be compiled: only tuning does. What
+/* nvrtc.h - NVIDIA's compiler for kernels at run time, loaded when something is to be compiled. What
  * is used of it is declared here, since a toolkit may come without its header. */
 #ifndef HYP_RUNTIME_CUDA_DRIVER_NVRTC_H
 #define HYP_RUNTIME_CUDA_DRIVER_NVRTC_H
@@ -23,7 +23,7 @@ typedef struct hyp_nvrtc {
 
 /* Loads it from the path in the environment variable HYPATIA_NVRTC or, when that is not set, as libnvrtc.so.13 or .12
  * from where the system looks, from /usr/local/cuda/lib64, or from beside the library that has the function `near`, unless
- * that is NULL. HYP_ERR_DEVICE says what was not found, where, and what to do. */
+ * that is NULL. HYP_ERR_DEVICE says what was not found, where, and what to do, or that the variable is "none". */
 HYP_NODISCARD hyp_status hyp_nvrtc_open(hyp_nvrtc *out, const void *near, hyp_diag *diag);
 void hyp_nvrtc_close(hyp_nvrtc *n); /* does nothing on a zeroed struct */
 

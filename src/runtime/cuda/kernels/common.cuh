@@ -1,4 +1,4 @@
-// common.cuh - what our kernels share: quotients, elements of the common types; scalar.cuh has the rest.
+// common.cuh - what our kernels share: elements of the common types; scalar.cuh has the rest.
 #ifndef HYP_RUNTIME_CUDA_KERNELS_COMMON_CUH
 #define HYP_RUNTIME_CUDA_KERNELS_COMMON_CUH
 
@@ -8,11 +8,6 @@
 // Named: names of an anonymous namespace hold a number made of the path of the source, and images would differ with it.
 inline namespace hyp_device
 {
-
-__device__ __forceinline__ int64_t divide(int64_t i, const hyp_cuda_extent &by)
-{
-    return by.magic ? (int64_t)(__umul64hi((uint64_t)i, by.magic) >> by.shift) : i;
-}
 
 __device__ __forceinline__ __half to_half(float v) { return __float2half_rn(v); }
 __device__ __forceinline__ __nv_bfloat16 to_bfloat(float v) { return __float2bfloat16_rn(v); }

@@ -52,7 +52,6 @@ typedef enum hyp_cuda_kernel {
 } hyp_cuda_kernel;
 
 enum {
-    HYP_CUDA_DIMS = 8,
     HYP_CUDA_PW_REGISTERS = 32,
     HYP_CUDA_PW_INSTRS = HYP_CUDA_PW_REGISTERS + 2 * HYP_CUDA_PW_OUTPUTS,
     HYP_CUDA_PW_VECTOR = 8, /* neighbours that one thread of pointwise_f32 does at a time */
@@ -93,15 +92,6 @@ enum {
  * touches no other memory than its tensors; a result that is needed later goes to shared memory, one temp for each
  * result alive. */
 enum { HYP_PW_LAST = 0, HYP_PW_TEMP = 1, HYP_PW_INPUT = 2, HYP_PW_CONST = 3, HYP_PW_OUTPUT = 4 };
-
-/* A positive extent with what the quotient of an index by it needs: for 0 <= i < 2^63 it is i when magic is 0 (an
- * extent of 1), else the high 64 bits of i * magic, shifted right (Granlund and Montgomery 1994, figure 4.2). A
- * 64-bit division costs about a hundred instructions on a GPU. */
-typedef struct hyp_cuda_extent {
-    int64_t size;
-    uint64_t magic;
-    uint32_t shift, pad;
-} hyp_cuda_extent;
 
 typedef struct hyp_cuda_pw_operand {
     uint8_t kind;  /* HYP_PW_LAST ... */

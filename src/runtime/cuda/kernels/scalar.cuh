@@ -1,4 +1,4 @@
-// scalar.cuh - single elements: bits in memory, activations. Shared by our kernels and by those that are generated
+// scalar.cuh - quotients, and single elements: bits in memory, activations. Shared by our kernels and by those that are generated
 // (pointwise_source.h), which compile without any header but this folder's.
 #ifndef HYP_RUNTIME_CUDA_KERNELS_SCALAR_CUH
 #define HYP_RUNTIME_CUDA_KERNELS_SCALAR_CUH
@@ -6,6 +6,7 @@
 #ifndef HYP_CUDA_GENERATED
 #include "base/elementwise.h"
 #include "hypatia/types.h"
+#include "runtime/cuda/kernels/instructions.h"
 #include "runtime/cuda/kernels/small_floats.cuh"
 #endif
 
@@ -32,6 +33,13 @@ __device__ __forceinline__ void wait_for_kernels_before()
 {
     next_kernel_may_start();
     kernels_before_end();
+}
+
+// ---- quotients --------------------------------------------------------------------------------------------
+
+__device__ __forceinline__ int64_t divide(int64_t i, const hyp_cuda_extent &by)
+{
+    return by.magic ? (int64_t)(__umul64hi((uint64_t)i, by.magic) >> by.shift) : i;
 }
 
 // ---- elements ---------------------------------------------------------------------------------------------

@@ -21,21 +21,49 @@ static size_t slots_of(const operands *of, size_t input, size_t next_input, size
 }
 enum { MOST_OPERANDS = HYP_CUDA_PW_INPUTS + HYP_CUDA_PW_OUTPUTS };
 
-/* By the kernel that interprets the step. */
+/* By the kernel that interprets steps. */
+static hyp_status add_interpreted(hyp_cuda_build *b, const hyp_cuda_pw_program *p, const operands *of)
+{
+    hyp_cuda_slot slots[MOST_OPERANDS];
+    const hyp_cuda_grid grid = {.kernel = p->kernel,
+                                .blocks = hyp_cuda_blocks(b->session->model->device, p->args.chunks, p->threads),
+                                .block_x = p->threads,
+                                .block_y = 1,
+                                .shared_bytes = p->shared_bytes};
+    size_t count = slots_of(of, offsetof(hyp_cuda_pointwise, input[0].data), sizeof *p->args.input,
+                            offsetof(hyp_cuda_pointwise, output[0].data), sizeof *p->args.output, slots);
+    return hyp_cuda_add_launch(b, &grid, &p->args, sizeof p->args, slots, count);
+}
+
+/* By a kernel that was compiled for its form; *out_done is false where there is none. */
+static hyp_status add_told(hyp_cuda_build *b, const hyp_cuda_pw_program *p, const operands *of, bool *out_done)
+{
+    hyp_cuda_device *d = b->session->model->device;
+    hyp_cuda_grid grid = {0};
+    hyp_cuda_pw_sizes sizes;
+    hyp_cuda_slot slots[MOST_OPERANDS];
+    hyp_cuda_pw_told_sizes(p, hyp_cuda_pw_told_width(p, d->multiprocessors), &sizes);
+    hyp_cuda_spread(d, sizes.pieces, &grid);
+    int64_t blocks = (sizes.pieces - 1) / grid.block_x + 1;
+    *out_done = false;
+    if (blocks > INT32_MAX) return HYP_OK;
+    grid.blocks = (uint32_t)blocks;
+    HYP_TRY(hyp_cuda_told_find(d, p, &grid.function, b->diag));
+    if (!grid.function) return HYP_OK;
+    *out_done = true;
+    size_t count = slots_of(of, offsetof(hyp_cuda_pw_sizes, input), sizeof *sizes.input,
+                            offsetof(hyp_cuda_pw_sizes, output), sizeof *sizes.output, slots);
+    return hyp_cuda_add_launch(b, &grid, &sizes, sizeof sizes, slots, count);
+}
+
 static hyp_status add(hyp_cuda_build *b, const hyp_cuda_pw_step *step, const operands *of)
 {
     if (hyp_cuda_box_count(&step->box) == 0) return HYP_OK;
     hyp_cuda_pw_program p;
-    hyp_cuda_slot slots[MOST_OPERANDS];
+    bool done;
     hyp_cuda_pw_encode(step, &p);
-    const hyp_cuda_grid grid = {.kernel = p.kernel,
-                                .blocks = hyp_cuda_blocks(b->session->model->device, p.args.chunks, p.threads),
-                                .block_x = p.threads,
-                                .block_y = 1,
-                                .shared_bytes = p.shared_bytes};
-    size_t count = slots_of(of, offsetof(hyp_cuda_pointwise, input[0].data), sizeof *p.args.input,
-                            offsetof(hyp_cuda_pointwise, output[0].data), sizeof *p.args.output, slots);
-    return hyp_cuda_add_launch(b, &grid, &p.args, sizeof p.args, slots, count);
+    HYP_TRY(add_told(b, &p, of, &done));
+    return done ? HYP_OK : add_interpreted(b, &p, of);
 }
 
 /* ---- generated kernels ---------------------------------------------------------------------------------------- */
@@ -60,12 +88,10 @@ hyp_status hyp_cuda_add_generated(hyp_cuda_build *b, const HypPlan__Pointwise *k
     return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, count);
 }
 
-/* The kernel in what tuning found, on the device; NULL where there is none, or the driver refuses it. */
+/* The kernel in what tuning found, on the device; NULL where the driver refuses it. */
 static hyp_status find_function(hyp_cuda_session *s, const HypPlan__TunedProduct *tuned, CUfunction *out,
                                 hyp_diag *diag)
 {
-    *out = NULL;
-    if (tuned->algorithm.len <= HYP_CUDA_NO_KERNEL) return HYP_OK;
     const hyp_cuda_device *d = s->model->device;
     hyp_diag why = {0};
     const hyp_cuda_image *image = hyp_cuda_images_find(&s->model->images, tuned->algorithm.data);
@@ -76,24 +102,41 @@ static hyp_status find_function(hyp_cuda_session *s, const HypPlan__TunedProduct
     return HYP_OK;
 }
 
+/* What tuning found for the step; NULL: nothing. */
+static hyp_status find_tuned(const hyp_cuda_build *b, const hyp_cuda_pw_program *program,
+                             const HypPlan__TunedProduct **out)
+{
+    const hyp_cuda_session *s = b->session;
+    *out = NULL;
+    if (s->untuned || s->tuning.products.len == 0) return HYP_OK;
+    hyp_strbuf key = {0};
+    hyp_cuda_pw_key(program, &key);
+    hyp_status status = key.failed ? hyp_fail_memory(b->diag, key.len) : HYP_OK;
+    if (status == HYP_OK) *out = hyp_tuning_find(&s->tuning, key.data);
+    hyp_strbuf_dispose(&key);
+    return status;
+}
+
+static bool has_kernel(const HypPlan__TunedProduct *tuned)
+{
+    return tuned && tuned->algorithm.len > HYP_CUDA_NO_KERNEL && tuned->epilogue >= 1 &&
+           tuned->epilogue <= HYP_CUDA_GENERATED_MOST;
+}
+
 /* Adds the step as tuning found it to be done best, where that is by a kernel of its own. */
 static hyp_status add_as_tuned(hyp_cuda_build *b, const HypPlan__Pointwise *k, const hyp_cuda_pw_step *step,
                                bool *out_done)
 {
     hyp_cuda_session *s = b->session;
-    *out_done = false;
-    if (s->untuned || s->tuning.products.len == 0) return HYP_OK;
     hyp_cuda_pw_program program;
-    hyp_strbuf key = {0};
+    const HypPlan__TunedProduct *tuned;
+    *out_done = false;
     hyp_cuda_pw_encode(step, &program);
-    hyp_cuda_pw_key(&program, &key);
-    const HypPlan__TunedProduct *tuned = key.failed ? NULL : hyp_tuning_find(&s->tuning, key.data);
-    hyp_status status = key.failed ? hyp_fail_memory(b->diag, key.len) : HYP_OK;
-    hyp_strbuf_dispose(&key);
-    if (!tuned) return status;
+    HYP_TRY(find_tuned(b, &program, &tuned));
+    if (!tuned) return HYP_OK;
     CUfunction function = NULL;
     uint32_t blocks = 0;
-    if (tuned->epilogue >= 1 && tuned->epilogue <= HYP_CUDA_GENERATED_MOST) {
+    if (has_kernel(tuned)) {
         blocks = hyp_cuda_pw_blocks(&program, tuned->epilogue);
         HYP_TRY(find_function(s, tuned, &function, b->diag));
     }
@@ -166,6 +209,26 @@ hyp_status hyp_cuda_add_pointwise(hyp_cuda_build *b, const HypPlan__Pointwise *k
         return add_finish(b, k->inputs[0]->tensor, k->outputs[0], 1, count, k->instrs[0]->op, &(hyp_cuda_rest){0});
     operands of = operands_of(k);
     return add(b, &step, &of);
+}
+
+hyp_status hyp_cuda_compile_pointwise(hyp_cuda_build *b)
+{
+    hyp_cuda_device *d = b->session->model->device;
+    hyp_status status = HYP_OK;
+    hyp_cuda_told_begin(d);
+    for (size_t i = 0; i < b->program->n_steps && status == HYP_OK; i++) {
+        const HypPlan__Step *s = b->program->steps[i];
+        hyp_cuda_pw_step step;
+        hyp_cuda_pw_program program;
+        const HypPlan__TunedProduct *tuned;
+        if (s->kernel_case != HYP_PLAN__STEP__KERNEL_POINTWISE) continue;
+        hyp_cuda_pw_step_init(&step, b->program, b->values, b->prepared->channels_last, s->pointwise);
+        if (hyp_cuda_box_count(&step.box) == 0 || is_activation(b, s->pointwise, &step.box)) continue;
+        hyp_cuda_pw_encode(&step, &program);
+        status = find_tuned(b, &program, &tuned);
+        if (status == HYP_OK && !has_kernel(tuned)) status = hyp_cuda_told_want(d, &program, b->diag);
+    }
+    return hyp_cuda_told_end(d, status, b->diag);
 }
 
 /* Adds an operand over [m,n], the same for every row when row_stride is 0. */

@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/dtype.h"
@@ -20,6 +21,7 @@ typedef struct writer {
     uint32_t inputs, outputs;
     const char *type;                       /* that is computed in */
     bool key;                               /* the text is a key, not a source */
+    bool told;                              /* the kernel is told the sizes */
     int32_t last;                           /* while instructions are written: the one before */
     int32_t in_temp[HYP_CUDA_PW_REGISTERS]; /* and the one whose result is in the temp */
 } writer;
@@ -295,15 +297,46 @@ static bool is_narrow(const hyp_cuda_pw_program *p, uint32_t pieces)
 }
 
 /* Where a piece is in the box: i0 (its first element), i1, ... */
+static void put_told_indexes(const writer *w)
+{
+    const hyp_cuda_pointwise *a = &w->program->args;
+    if (a->rank == 1) {
+        hyp_strbuf_puts(w->out, "        const position i0 = at * V;\n");
+        return;
+    }
+    hyp_strbuf_puts(w->out, "        const position q1 = divide(at, from.extent[0]);\n"
+                            "        const position i0 = (at - q1 * from.extent[0].size) * V;\n");
+    for (uint32_t d = 1; d + 1 < a->rank; d++)
+        hyp_strbuf_printf(w->out,
+                          "        const position q%u = divide(q%u, from.extent[%u]), i%u = q%u - q%u * "
+                          "from.extent[%u].size;\n",
+                          d + 1, d, d, d, d, d + 1, d);
+    hyp_strbuf_printf(w->out, "        const position i%u = q%u;\n", a->rank - 1, a->rank - 1);
+}
+
 static void put_indexes(const writer *w)
 {
     const hyp_cuda_pointwise *a = &w->program->args;
+    if (w->told) {
+        put_told_indexes(w);
+        return;
+    }
     hyp_strbuf_printf(w->out, "        const position i0 = at %% %lldu * V;\n",
                       (long long)(a->extent[0].size / w->width));
     int64_t inner = a->extent[0].size / w->width;
     for (uint32_t d = 1; d < a->rank; inner *= a->extent[d++].size)
         hyp_strbuf_printf(w->out, "        const position i%u = at / %lldu %% %lldu;\n", d, (long long)inner,
                           (long long)a->extent[d].size);
+}
+
+/* A stride that is not 0. */
+static void put_stride(const writer *w, uint32_t input, uint32_t d)
+{
+    int64_t stride = w->program->args.input[input].stride[d];
+    if (w->told && stride != 1)
+        hyp_strbuf_printf(w->out, "from.stride[%u][%u]", input, d);
+    else
+        hyp_strbuf_printf(w->out, w->told ? "%lld" : "%lldu", (long long)stride);
 }
 
 static void put_load(const writer *w, uint32_t input)
@@ -317,41 +350,54 @@ static void put_load(const writer *w, uint32_t input)
         hyp_strbuf_puts(w->out, "at * V");
     } else {
         hyp_strbuf_puts(w->out, "0");
-        for (uint32_t d = 0; d < a->rank; d++)
-            if (in->stride[d] != 0) hyp_strbuf_printf(w->out, " + i%u * %lldu", d, (long long)in->stride[d]);
+        for (uint32_t d = 0; d < a->rank; d++) {
+            if (in->stride[d] == 0) continue;
+            hyp_strbuf_printf(w->out, " + i%u * ", d);
+            put_stride(w, input, d);
+        }
     }
-    if (!wide) hyp_strbuf_printf(w->out, ", %lld", (long long)in->stride[0]);
+    if (!wide) {
+        hyp_strbuf_puts(w->out, ", ");
+        if (in->stride[0] == 0)
+            hyp_strbuf_puts(w->out, "0");
+        else
+            put_stride(w, input, 0);
+    }
     hyp_strbuf_printf(w->out, ", x%u[p]);\n", input);
+}
+
+/* How many pieces there are, less so many. */
+static void put_count(const writer *w, int64_t less)
+{
+    if (w->told)
+        hyp_strbuf_printf(w->out, "from.pieces - %lld", (long long)less);
+    else
+        hyp_strbuf_printf(w->out, "%lldu", (long long)(elements_of(&w->program->args) / w->width - less));
 }
 
 /* Reads everything before it writes anything: an output may be an input, and reads are to be on their way together.
  * Threads behind the end read the last piece once more, so that nothing branches around a read. */
-static void put_kernel(writer *w, uint32_t pieces)
+static void put_body(writer *w, bool whole)
 {
     const hyp_cuda_pointwise *a = &w->program->args;
-    int64_t count = elements_of(a) / w->width, each = (int64_t)HYP_CUDA_GENERATED_THREADS * pieces;
-    bool whole = count % each == 0;
-    hyp_strbuf_printf(w->out,
-                      "typedef %s position;\n"
-                      "extern \"C\" __global__ void __launch_bounds__(%d)\n" HYP_CUDA_GENERATED_NAME
-                      "(const hyp_cuda_pw_addresses from)\n{\n"
-                      "    wait_for_kernels_before();\n"
-                      "    enum { V = %u, PIECES = %u, THREADS = %d };\n"
-                      "    const position first = (position)blockIdx.x * (THREADS * PIECES) + threadIdx.x;\n",
-                      is_narrow(w->program, pieces) ? "uint32_t" : "uint64_t", HYP_CUDA_GENERATED_THREADS, w->width,
-                      pieces, HYP_CUDA_GENERATED_THREADS);
     for (uint32_t i = 0; i < w->inputs; i++) hyp_strbuf_printf(w->out, "    %s x%u[PIECES][V];\n", w->type, i);
     hyp_strbuf_puts(w->out, "#pragma unroll\n    for (int p = 0; p < PIECES; p++) {\n");
-    if (whole)
+    if (whole) {
         hyp_strbuf_puts(w->out, "        const position at = first + p * THREADS;\n");
-    else
-        hyp_strbuf_printf(w->out, "        const position at = at_most<position>(first + p * THREADS, %lldu);\n",
-                          (long long)(count - 1));
+    } else {
+        hyp_strbuf_puts(w->out, "        const position at = at_most<position>(first + p * THREADS, ");
+        put_count(w, 1);
+        hyp_strbuf_puts(w->out, ");\n");
+    }
     put_indexes(w);
     for (uint32_t i = 0; i < w->inputs; i++) put_load(w, i);
     hyp_strbuf_puts(w->out, "    }\n#pragma unroll\n    for (int p = 0; p < PIECES; p++) {\n"
                             "        const position at = first + p * THREADS;\n");
-    if (!whole) hyp_strbuf_printf(w->out, "        if (at >= %lldu) return;\n", (long long)count);
+    if (!whole) {
+        hyp_strbuf_puts(w->out, "        if (at >= ");
+        put_count(w, 0);
+        hyp_strbuf_puts(w->out, ") return;\n");
+    }
     for (uint32_t o = 0; o < w->outputs; o++) hyp_strbuf_printf(w->out, "        %s y%u[V];\n", w->type, o);
     hyp_strbuf_puts(w->out, "#pragma unroll\n        for (int v = 0; v < V; v++) {\n");
     put_instructions(w);
@@ -361,10 +407,65 @@ static void put_kernel(writer *w, uint32_t pieces)
     hyp_strbuf_puts(w->out, "    }\n}\n");
 }
 
+static void put_name(hyp_strbuf *out, const char *name, const char *argument)
+{
+    hyp_strbuf_printf(out, "extern \"C\" __global__ void __launch_bounds__(%d)\n%s(const %s from)\n",
+                      HYP_CUDA_GENERATED_THREADS, name, argument);
+}
+
+void hyp_cuda_pw_begin_source(hyp_strbuf *out)
+{
+    put_types(out);
+    hyp_strbuf_puts(out, hyp_cuda_device_text);
+}
+
 void hyp_cuda_pw_source(const hyp_cuda_pw_program *p, uint32_t pieces, hyp_strbuf *out)
 {
     writer w = start(p, out);
-    put_types(out);
-    hyp_strbuf_puts(out, hyp_cuda_device_text);
-    put_kernel(&w, pieces);
+    int64_t each = (int64_t)HYP_CUDA_GENERATED_THREADS * pieces;
+    hyp_cuda_pw_begin_source(out);
+    put_name(out, HYP_CUDA_GENERATED_NAME, "hyp_cuda_pw_addresses");
+    hyp_strbuf_printf(out,
+                      "{\n    typedef %s position;\n    wait_for_kernels_before();\n"
+                      "    enum { V = %u, PIECES = %u, THREADS = %d };\n"
+                      "    const position first = (position)blockIdx.x * (THREADS * PIECES) + threadIdx.x;\n",
+                      is_narrow(p, pieces) ? "uint32_t" : "uint64_t", w.width, pieces, HYP_CUDA_GENERATED_THREADS);
+    put_body(&w, elements_of(&p->args) / w.width % each == 0);
+}
+
+/* ---- kernels that are told the sizes ------------------------------------------------------------------------- */
+
+uint32_t hyp_cuda_pw_told_width(const hyp_cuda_pw_program *p, int multiprocessors)
+{
+    bool few = elements_of(&p->args) <= (int64_t)multiprocessors * HYP_CUDA_GENERATED_THREADS;
+    return few ? 1 : width_of(&p->args);
+}
+
+void hyp_cuda_pw_told_source(const hyp_cuda_pw_program *p, uint32_t width, char name[HYP_CUDA_TOLD_NAME],
+                             hyp_strbuf *out)
+{
+    hyp_strbuf body = {0};
+    writer w = start(p, &body);
+    w.told = true;
+    w.width = width;
+    hyp_strbuf_printf(&body,
+                      "{\n    typedef int64_t position;\n    wait_for_kernels_before();\n"
+                      "    enum { V = %u, PIECES = 1, THREADS = 0 };\n"
+                      "    const position first = (position)blockIdx.x * blockDim.x + threadIdx.x;\n",
+                      width);
+    put_body(&w, false);
+    snprintf(name, HYP_CUDA_TOLD_NAME, "told_%016llx", (unsigned long long)hyp_hash(body.data, body.len, 0));
+    put_name(out, name, "hyp_cuda_pw_sizes");
+    hyp_strbuf_add(out, hyp_strbuf_text(&body), body.len);
+    out->failed = out->failed || body.failed;
+    hyp_strbuf_dispose(&body);
+}
+
+void hyp_cuda_pw_told_sizes(const hyp_cuda_pw_program *p, uint32_t width, hyp_cuda_pw_sizes *out)
+{
+    const hyp_cuda_pointwise *a = &p->args;
+    *out = (hyp_cuda_pw_sizes){.pieces = elements_of(a) / width};
+    for (uint32_t d = 0; d < a->rank; d++)
+        out->extent[d] = d == 0 ? hyp_cuda_extent_of(a->extent[0].size / width) : a->extent[d];
+    for (int i = 0; i < HYP_CUDA_PW_INPUTS; i++) memcpy(out->stride[i], a->input[i].stride, sizeof out->stride[i]);
 }

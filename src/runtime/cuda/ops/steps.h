@@ -105,6 +105,8 @@ HYP_NODISCARD hyp_status hyp_cuda_add_rows(hyp_cuda_build *b, const struct hyp_c
 HYP_NODISCARD hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k);
 /* pointwise.c */
 HYP_NODISCARD hyp_status hyp_cuda_add_pointwise(hyp_cuda_build *b, const HypPlan__Pointwise *k);
+/* Compiles what the plan's steps of this kind want of kernels, all at once, before they are added. */
+HYP_NODISCARD hyp_status hyp_cuda_compile_pointwise(hyp_cuda_build *b);
 /* The step, which has elements, by a kernel that was generated for it (pointwise_source.h), with so many blocks. */
 HYP_NODISCARD hyp_status hyp_cuda_add_generated(hyp_cuda_build *b, const HypPlan__Pointwise *k, uint32_t blocks,
                                                 CUfunction function);

@@ -113,8 +113,8 @@ static void report_tuning(hyp_cuda_device *d, const HypPlan__Device *known)
         hyp_log_printf(&d->log, "products tuned for this device: %zu", known->n_products);
     else if (known)
         hyp_log_printf(&d->log,
-                       "the plan was tuned on %s, this is %s: products are done as cuBLASLt's heuristic says and "
-                       "pointwise steps are interpreted; 'hypatia tune' tunes it for this device",
+                       "the plan was tuned on %s, this is %s: products are done as cuBLASLt's heuristic says, and "
+                       "pointwise steps by kernels that are told their sizes; 'hypatia tune' tunes it for this device",
                        known->name, d->key);
 }
 

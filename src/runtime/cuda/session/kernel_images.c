@@ -18,20 +18,30 @@ static bool is_whole(const uint8_t *data, size_t bytes)
            parts <= bytes - head.e_phoff;
 }
 
+static const char loading[] = "loading a generated kernel";
+
+hyp_status hyp_cuda_image_open(const hyp_cuda_library *lib, const uint8_t *data, size_t bytes, CUmodule *out,
+                               hyp_diag *diag)
+{
+    if (!is_whole(data, bytes))
+        return hyp_fail(diag, HYP_ERR_DEVICE, "a generated kernel of %zu bytes is damaged; tune the plan again", bytes);
+    return hyp_cuda_check(lib, lib->cuModuleLoadData(out, data), loading, diag);
+}
+
+hyp_status hyp_cuda_image_find(const hyp_cuda_library *lib, CUmodule module, const char *name, CUfunction *out,
+                               hyp_diag *diag)
+{
+    int registers; /* asking for anything loads a kernel that the driver has put off */
+    HYP_TRY(hyp_cuda_check(lib, lib->cuModuleGetFunction(out, module, name), loading, diag));
+    return hyp_cuda_check(lib, lib->cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, *out), loading, diag);
+}
+
 hyp_status hyp_cuda_image_load(const hyp_cuda_library *lib, const uint8_t *data, size_t bytes, hyp_cuda_image *out,
                                hyp_diag *diag)
 {
     hyp_cuda_image image = {.data = data};
-    if (!is_whole(data, bytes))
-        return hyp_fail(diag, HYP_ERR_DEVICE, "a generated kernel of %zu bytes is damaged; tune the plan again", bytes);
-    HYP_TRY(hyp_cuda_check(lib, lib->cuModuleLoadData(&image.module, data), "loading a generated kernel", diag));
-    hyp_status status =
-        hyp_cuda_check(lib, lib->cuModuleGetFunction(&image.function, image.module, HYP_CUDA_GENERATED_NAME),
-                       "loading a generated kernel", diag);
-    int registers; /* asking for anything loads a kernel that the driver has put off */
-    if (status == HYP_OK)
-        status = hyp_cuda_check(lib, lib->cuFuncGetAttribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, image.function),
-                                "loading a generated kernel", diag);
+    HYP_TRY(hyp_cuda_image_open(lib, data, bytes, &image.module, diag));
+    hyp_status status = hyp_cuda_image_find(lib, image.module, HYP_CUDA_GENERATED_NAME, &image.function, diag);
     if (status == HYP_OK)
         *out = image;
     else

@@ -17,7 +17,14 @@ typedef struct hyp_cuda_images {
     HYP_VEC(hyp_cuda_image) list;
 } hyp_cuda_images;
 
-/* Loads one image; the context must be current. HYP_ERR_DEVICE with a message when it is damaged, or not for this
+/* Loads machine code, and finds a kernel in it; the context must be current. HYP_ERR_DEVICE with a message when it is
+ * damaged, not for this device or driver, or has no such kernel. */
+HYP_NODISCARD hyp_status hyp_cuda_image_open(const hyp_cuda_library *lib, const uint8_t *data, size_t bytes,
+                                             CUmodule *out, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cuda_image_find(const hyp_cuda_library *lib, CUmodule module, const char *name,
+                                             CUfunction *out, hyp_diag *diag);
+
+/* Loads one image of one kernel; the context must be current. HYP_ERR_DEVICE with a message when it is damaged, or not for this
  * device or driver. */
 HYP_NODISCARD hyp_status hyp_cuda_image_load(const hyp_cuda_library *lib, const uint8_t *data, size_t bytes,
                                              hyp_cuda_image *out, hyp_diag *diag);

@@ -135,6 +135,7 @@ static hyp_status build_ops(hyp_cuda_build *b)
     hyp_cuda_prepared *p = b->prepared;
     HYP_TRY(hyp_cuda_need_kernel(b, HYP_CUDA_KERNEL_copy)); /* for packed tensors */
     HYP_TRY(find_read(b));
+    HYP_TRY(hyp_cuda_compile_pointwise(b));
     HYP_TRY(add_steps(b));
     HYP_TRY(hyp_cuda_plan_prefetch(b));
     if (p->aside || p->ahead.len) HYP_TRY(set_up_aside(b->session, b->diag));

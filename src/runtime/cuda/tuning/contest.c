@@ -207,13 +207,14 @@ static hyp_status add_untuned(hyp_cuda_build *b, const HypPlan__Pointwise *k)
  * of an error is that of the contest's. */
 static hyp_status make_kernel(hyp_cuda_contest *c, const hyp_cuda_pw_program *program, uint32_t pieces, bool *out_made)
 {
-    const hyp_cuda_device *d = c->about.session->model->device;
+    hyp_cuda_device *d = c->about.session->model->device;
+    const hyp_nvrtc *compiler;
     hyp_strbuf source = {0};
     hyp_cuda_pw_source(program, pieces, &source);
     uint8_t **bytes = &c->kernels[c->count].bytes;
     size_t *size = &c->kernels[c->count].size;
-    hyp_status status = source.failed ? hyp_fail_memory(&c->why, source.len)
-                                      : hyp_nvrtc_compile(c->about.nvrtc, source.data, d->sm, bytes, size, &c->why);
+    hyp_status status = source.failed ? hyp_fail_memory(&c->why, source.len) : hyp_cuda_compiler(d, &compiler, &c->why);
+    if (status == HYP_OK) status = hyp_nvrtc_compile(compiler, source.data, d->sm, bytes, size, &c->why);
     hyp_strbuf_dispose(&source);
     if (status == HYP_OK && *size > HYP_PLAN_MAX_ALGORITHM)
         status = hyp_fail(&c->why, HYP_ERR_UNSUPPORTED, "a generated kernel has %zu bytes; at most %d are kept", *size,

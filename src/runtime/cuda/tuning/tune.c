@@ -14,8 +14,7 @@ typedef struct tuner {
     hyp_cuda_session *session;
     const int64_t *values;
     HYP_VEC(hyp_cuda_subject) subjects;
-    hyp_nvrtc nvrtc;   /* opened for the first kernel that is to be generated */
-    bool no_compiler;  /* which failed */
+    bool no_compiler;  /* for kernels that are to be generated */
     bool whole;        /* the step that is looked at has a job of its own */
     size_t take_plus1; /* the alternative of it that is looked at */
     hyp_diag *diag;
@@ -101,7 +100,6 @@ static hyp_status find_pointwise(tuner *t, hyp_cuda_build *b, const HypPlan__Ste
     hyp_cuda_pw_encode(&step, &program);
     hyp_cuda_subject about = subject(t, b->step);
     about.kind = HYP_CUDA_POINTWISE;
-    about.nvrtc = &t->nvrtc;
     hyp_strbuf key = {0};
     hyp_cuda_pw_key(&program, &key);
     double each = (double)(step.inputs + step.instrs + step.outputs);
@@ -259,17 +257,11 @@ static void note_missing(tuner *t, const hyp_diag *why)
 /* Whether the job can be measured here: pointwise steps need a compiler. */
 static bool can_tune(tuner *t, const hyp_cuda_subject *about)
 {
-    enum { NEEDED_SM = 80 };
     hyp_diag why = {0};
-    const hyp_cuda_device *d = t->session->model->device;
-    if (about->kind != HYP_CUDA_POINTWISE || t->nvrtc.handle) return true;
+    const hyp_nvrtc *compiler;
+    if (about->kind != HYP_CUDA_POINTWISE) return true;
     if (t->no_compiler) return false;
-    void *near;
-    memcpy(&near, &d->lib.cublasLtCreate, sizeof near);
-    hyp_status status = d->sm >= NEEDED_SM ? hyp_nvrtc_open(&t->nvrtc, near, &why)
-                                           : hyp_fail(&why, HYP_ERR_UNSUPPORTED,
-                                                      "kernels are generated for compute capability 8.0 or newer");
-    t->no_compiler = status != HYP_OK;
+    t->no_compiler = hyp_cuda_compiler(t->session->model->device, &compiler, &why) != HYP_OK;
     if (t->no_compiler) note_missing(t, &why);
     return !t->no_compiler;
 }
@@ -390,7 +382,6 @@ hyp_status hyp_cuda_tune(void *session, const int64_t *values, const hyp_tune_op
     if (status == HYP_OK) status = hyp_tuner_run(&t.common, diag);
     hyp_cuda_run_leaves(t.session);
     hyp_cuda_leave(t.session->model->device);
-    hyp_nvrtc_close(&t.nvrtc);
     hyp_vec_free(&t.subjects);
     hyp_tuner_dispose(&t.common);
     if (status == HYP_OK) *out = t.common.report;

@@ -8,7 +8,6 @@
 #ifndef HYP_RUNTIME_CUDA_TUNING_TUNE_H
 #define HYP_RUNTIME_CUDA_TUNING_TUNE_H
 
-#include "runtime/cuda/driver/nvrtc.h"
 #include "runtime/cuda/ops/gemm_problem.h"
 #include "runtime/cuda/ops/linear.h"
 #include "runtime/cuda/ops/steps.h"
@@ -118,7 +117,6 @@ typedef struct hyp_cuda_subject {
     hyp_cuda_subject_kind kind;
     size_t layer;           /* of a linear step whose product it is */
     size_t take_plus1;      /* the alternative of another step that has the product */
-    const hyp_nvrtc *nvrtc; /* for a pointwise step: open */
     hyp_diag *diag;
 } hyp_cuda_subject;
 
