@@ -3,9 +3,9 @@
     python3 bench/gpu/pointwise.py --hypatiac BIN --library LIBHYPATIA-RT.SO [--only TEXT] [--types fp32,bf16]
                                    [--sizes 1,64,512] [--tsv FILE] [--rounds N]
 
-A size is that of a result in MB. Every chain is compiled to a plan, which is one step; "untuned" runs the kernel that every
-plan has, "tuned" what hyp_context_tune finds, which is a kernel of the step's own where that is faster (NVRTC is needed:
-HYPATIA_NVRTC). "floor" is a copy of as many bytes as the chain reads and writes at least. All run in one process on one
+A size is that of a result in MB. Every chain is compiled to a plan, which is one step; "untuned" runs the kernel that is compiled
+for steps of any sizes, "tuned" what hyp_context_tune finds, which is a kernel for this size alone where that is faster, and "interpreted"
+what a plan runs where there is no NVRTC (which is needed for the others: HYPATIA_NVRTC). "floor" is a copy of as many bytes as the chain reads and writes at least. All run in one process on one
 stream on the same device tensors, in turns, replayed from CUDA graphs; a time is the median of the rounds, in
 microseconds of one run. Errors are |y - r| / |r| (2-norms) against float64. The exit code is 1 when one is wrong.
 """
@@ -37,6 +37,8 @@ def long_chain(x, z, b):
     y = y * y + z * TENTH
     return torch.relu(y + x)
 
+
+OURS = ("untuned", "tuned", "interpreted")  # ways
 
 # name: inputs, nodes (operator, operands..., result), the same in PyTorch; "half" and "tenth" are constants
 CHAINS = {
@@ -78,20 +80,23 @@ def copy_of(bytes):
 
 
 def load_plans(args, model, x, y, folder, stream):
-    """The plan as it is compiled, and as it is tuned: (way, plan)."""
-    paths = {way: os.path.join(folder, way + ".plan") for way in ("untuned", "tuned")}
+    """The plan as it is compiled, as it is tuned, and without a compiler of kernels: (way, plan)."""
+    untuned, tuned = (os.path.join(folder, name) for name in ("untuned.plan", "tuned.plan"))
     onnx = os.path.join(folder, "chain.onnx")
     save(model, onnx)
-    compile_plan(args.hypatiac, onnx, paths["untuned"])
+    compile_plan(args.hypatiac, onnx, untuned)
     library, plans = Library(os.path.abspath(args.library)), {}
-    for way in paths:
-        plans[way] = Plan(library, paths[way], stream.cuda_stream, x, [y[way]])
-        if way == "untuned":
-            plans[way].tune(20, paths["tuned"])
-            plans[way].close()
-            plans[way] = Plan(library, paths[way], stream.cuda_stream, x, [y[way]])
+    plan = Plan(library, untuned, stream.cuda_stream, x, [y["untuned"]])
+    plan.tune(20, tuned)
+    plan.close()
+    compiler, cache = os.environ.get("HYPATIA_NVRTC", ""), os.environ.get("HYPATIA_CACHE", "")
+    for way in OURS:
+        if way == "interpreted":
+            os.environ["HYPATIA_NVRTC"] = os.environ["HYPATIA_CACHE"] = "none"
+        plans[way] = Plan(library, tuned if way == "tuned" else untuned, stream.cuda_stream, x, [y[way]])
         for _ in range(3):
             plans[way].run()
+    os.environ["HYPATIA_NVRTC"], os.environ["HYPATIA_CACHE"] = compiler, cache
     return plans
 
 
@@ -101,7 +106,7 @@ def measure(args, chain, kind, megabytes, folder, stream):
     inputs, _, forward = chain
     rows = (megabytes << 20) // (COLUMNS * torch.empty((), dtype=dtype).element_size())
     x = draw(inputs, dtype, rows)
-    y = {way: torch.empty(rows, COLUMNS, dtype=dtype, device="cuda") for way in ("untuned", "tuned")}
+    y = {way: torch.empty(rows, COLUMNS, dtype=dtype, device="cuda") for way in OURS}
     plans = load_plans(args, make_model(chain, onnx_type, rows), x, y, folder, stream)
     ways = {way: plan.run for way, plan in plans.items()}
     ways["eager"] = lambda: forward(*x)
@@ -143,7 +148,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     args = parser.parse_args()
     stream, wrong = torch.cuda.Stream(), []
-    columns = ["floor", "tuned", "untuned", "eager", "torch.compile"]
+    columns = ["floor", "tuned", "untuned", "interpreted", "eager", "torch.compile"]
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}; microseconds of one run")
     print(f"{'chain':10} {'type':5} {'MB':>4} |" + "".join(f"{name:>14}" for name in columns) + " | of the floor, error")
     lines = [["chain", "type", "MB", *columns, "error"]]
@@ -153,11 +158,11 @@ def main():
                 for megabytes in map(int, args.sizes.split(",")):
                     times, errors = measure(args, CHAINS[name], kind, megabytes, folder, stream)
                     print(f"{name:10} {kind:5} {megabytes:4} |" + "".join(f"{times[c]:14.2f}" for c in columns) +
-                          f" | {times['tuned'] / times['floor']:.2f} {errors['tuned']:.1e}", flush=True)
+                          f" | {times['untuned'] / times['floor']:.2f} {errors['untuned']:.1e}", flush=True)
                     lines.append([name, kind, megabytes, *(f"{times[c]:.3f}" for c in columns),
-                                  f"{errors['tuned']:.3e}"])
+                                  f"{errors['untuned']:.3e}"])
                     wrong += [f"{name} {kind} {megabytes} MB, {way}: the error is {errors[way]:.1e}"
-                              for way in ("untuned", "tuned") if not errors[way] < TYPES[kind][2]]
+                              for way in OURS if not errors[way] < TYPES[kind][2]]
     if args.tsv:
         with open(args.tsv, "w") as file:
             file.writelines("\t".join(map(str, line)) + "\n" for line in lines)

@@ -14,7 +14,7 @@
  *   trace.c       one application as text and cost, for dumps
  *   describe.c    classes as text; explain.c: how a node came to its kernel; whynot.c: why a rule did not; record.c: all of
  *                 that for a report, with alternatives.c: what else there was
- *   cost.c        what an e-node costs; roofline.c: on a device; kernel.c: as a kernel of the plan
+ *   cost.c        what an e-node costs; roofline.c, roofline_attention.c: on a device; kernel.c: as a kernel of the plan
  *   profile.c     devices as text; measured.c: what was measured on them
  *   rewrite.c     the three phases; phase_rules.c: which rules each of them has
  */

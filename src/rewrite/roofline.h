@@ -1,0 +1,34 @@
+/* roofline.h - what the prices of kernels are made of; private to roofline.c and roofline_attention.c. */
+#ifndef HYP_REWRITE_ROOFLINE_H
+#define HYP_REWRITE_ROOFLINE_H
+
+#include "rewrite/internal.h"
+
+/* A question for a price. */
+typedef struct hyp_price {
+    const hyp_cost_query *q;
+    const hyp_roofline *line;
+    const hyp_device_profile *device; /* of the line, or the same with more threads */
+} hyp_price;
+
+/* A dim as a number under the typical sizes of its symbols; elements and bytes of a tensor, 0 of an absent one. */
+double hyp_price_size(const hyp_price *a, hyp_dim d);
+double hyp_price_elements(const hyp_price *a, const hyp_type *t);
+double hyp_price_bytes(const hyp_price *a, const hyp_type *t);
+
+/* Seconds: moving `traffic` bytes of a working set; so many operations of products in a type. */
+double hyp_price_moving(const hyp_price *a, double traffic, double working_set);
+double hyp_price_computing(const hyp_price *a, double flops, hyp_dtype t);
+/* What measurements say of the roofline of a product, the shape as in hyp_measured; 1 where it runs in TF32, which they
+ * do not know. */
+double hyp_price_ratio(const hyp_price *a, hyp_op op, hyp_dtype t, const double *shape);
+/* Simple arithmetic counts as one; this is how much more a function takes. */
+double hyp_price_weight(hyp_op op);
+
+/* ---- roofline_attention.c: seconds; whether the device has a kernel for these types and widths ------------------ */
+
+bool hyp_price_has_attention(const hyp_price *a);
+double hyp_price_attention(const hyp_price *a);
+double hyp_price_attention_gradient(const hyp_price *a);
+
+#endif
