@@ -60,6 +60,7 @@ static int read_set(side *s, const hyp_compile_options *options, const cli_args 
     s->options.rule_files = s->options.disabled_rules = s->options.only_rules = NULL;
     s->options.rule_file_count = s->options.disabled_rule_count = s->options.only_rule_count = 0;
     s->options.no_builtin_rules = false;
+    s->options.no_record = true; /* nobody reads it */
     if (!s->options.verify) s->options.verify = "off";
     cli_list_split(&items, s->spec);
     s->options.no_rewrite = items.count == 1 && strcmp(items.items[0], "none") == 0;
