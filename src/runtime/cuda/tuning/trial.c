@@ -33,8 +33,8 @@ static bool weights_outgrow_cache(const hyp_cuda_model *m)
     return m->plan->read_bytes > (size_t)m->device->cache_bytes / 2;
 }
 
-/* Between two uses of a weight a run touches all others: whether the cache still has it depends on how many they are. Of
- * what is small beside all that is read and written, the scalars of a large step, it does not matter. */
+/* Between two uses of a weight a run touches all others: whether the cache still has it depends on how many they are.
+ * Of what is small beside all that is read and written, the scalars of a large step, it does not matter. */
 static void set_copies(hyp_cuda_trial *t)
 {
     enum { SMALL = 16 };
@@ -62,13 +62,12 @@ static uint64_t next_random(uint64_t *state) /* splitmix64 */
     return z ^ z >> 31;
 }
 
-/* Numbers between -1 and 1, integers between -8 and 8, the same on every machine. */
-static hyp_status fill_random(const hyp_cuda_trial *t, uint32_t tensor, CUdeviceptr at, size_t bytes, hyp_diag *diag)
+hyp_status hyp_cuda_trial_fill(const hyp_cuda_trial *t, hyp_dtype dtype, uint64_t seed, CUdeviceptr at, size_t bytes,
+                               hyp_diag *diag)
 {
     const hyp_cuda_library *lib = &t->session->model->device->lib;
-    hyp_dtype dtype = hyp_cuda_dtype(t->session->model->plan->program, tensor);
     size_t elements = bytes / hyp_dtype_size(dtype), done = elements < PATTERN ? elements : PATTERN;
-    uint64_t state = tensor;
+    uint64_t state = seed;
     void *pattern = hyp_malloc(done * hyp_dtype_size(dtype));
     if (!pattern) return hyp_fail_memory(diag, done * hyp_dtype_size(dtype));
     double scale = hyp_dtype_is_float(dtype) ? 1 : 8;
@@ -82,6 +81,12 @@ static hyp_status fill_random(const hyp_cuda_trial *t, uint32_t tensor, CUdevice
             lib, lib->cuMemcpyDtoDAsync(at + done, at, done < bytes - done ? done : bytes - done, t->session->stream),
             "cuMemcpyDtoD", diag);
     return status;
+}
+
+static hyp_status fill_random(const hyp_cuda_trial *t, uint32_t tensor, CUdeviceptr at, size_t bytes, hyp_diag *diag)
+{
+    hyp_dtype dtype = hyp_cuda_dtype(t->session->model->plan->program, tensor);
+    return hyp_cuda_trial_fill(t, dtype, tensor, at, bytes, diag);
 }
 
 /* Weights are those of the plan. */
@@ -99,6 +104,7 @@ static hyp_status fill(const hyp_cuda_trial *t, size_t i, hyp_diag *diag)
     return HYP_OK;
 }
 
+/* What trials of every kind begin with. */
 static hyp_status create_events(hyp_cuda_trial *t, hyp_diag *diag)
 {
     const hyp_cuda_library *lib = &t->session->model->device->lib;
@@ -116,6 +122,7 @@ hyp_status hyp_cuda_trial_open(hyp_cuda_trial *t, hyp_cuda_session *s, const int
     size_t total = 0;
     for (size_t i = 0; i < result_count; i++) {
         t->results[i].tensor = results[i];
+        t->results[i].dtype = hyp_cuda_dtype(p, results[i]);
         HYP_TRY(hyp_cuda_tensor_bytes(p, results[i], values, &t->results[i].bytes, diag));
         total += 2 * aligned(t->results[i].bytes);
     }
@@ -165,6 +172,19 @@ hyp_status hyp_cuda_trial_open_run(hyp_cuda_trial *t, hyp_cuda_session *s, const
     return create_events(t, diag);
 }
 
+hyp_status hyp_cuda_trial_open_own(hyp_cuda_trial *t, hyp_cuda_session *s, hyp_cuda_queue *queue, void *user,
+                                   size_t bytes, hyp_diag *diag)
+{
+    *t = (hyp_cuda_trial){.session = s, .queue = queue, .user = user, .copies = 1, .repeats = FIRST_REPEATS};
+    hyp_status status = hyp_cuda_take(&s->model->device->lib, bytes, &t->memory, diag);
+    if (status != HYP_OK) {
+        hyp_diag_prefix(diag, "%zu bytes of device memory for tuning", bytes);
+        return status;
+    }
+    t->memory_bytes = bytes;
+    return create_events(t, diag);
+}
+
 hyp_status hyp_cuda_trial_open_op(hyp_cuda_trial *t, hyp_cuda_session *s, uint32_t step, hyp_diag *diag)
 {
     const hyp_cuda_model *m = s->model;
@@ -210,10 +230,11 @@ static hyp_status queue(const hyp_cuda_trial *t, const hyp_cuda_candidate *c, ui
 {
     hyp_cuda_session *s = t->session;
     if (t->run) return hyp_cuda_run_ops(s, c->ops, diag);
+    if (c->slot) *c->slot = c->algorithm;
+    if (t->queue) return t->queue(c, t->user, diag);
     for (size_t r = 0; r < t->read_count; r++)
         s->at[t->reads[r].tensor] = t->reads[r].at + i % t->reads[r].copies * aligned(t->reads[r].bytes);
     for (size_t r = 0; r < t->result_count; r++) s->at[t->results[r].tensor] = t->results[r].at;
-    if (c->slot) *c->slot = c->algorithm;
     for (size_t o = 0; o < c->ops->ops.len; o++) HYP_TRY(c->ops->ops.data[o].run(s, c->ops->ops.data[o].data, diag));
     return HYP_OK;
 }
@@ -296,10 +317,23 @@ static hyp_status time_in_graph(hyp_cuda_trial *t, hyp_cuda_candidate *first, do
     return status;
 }
 
+/* NaN everywhere: what a candidate does not write shows. What is no plan's may add to what is there: 0. */
+static hyp_status blank(const hyp_cuda_trial *t, hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &t->session->model->device->lib;
+    const uint8_t byte = t->queue ? 0 : 0xff;
+    for (size_t r = 0; r < t->result_count; r++)
+        HYP_TRY(hyp_cuda_check(lib,
+                               lib->cuMemsetD8Async(t->results[r].at, byte, t->results[r].bytes, t->session->stream),
+                               "cuMemsetD8", diag));
+    return HYP_OK;
+}
+
 hyp_status hyp_cuda_trial_start(hyp_cuda_trial *t, hyp_cuda_candidate *first, hyp_diag *diag)
 {
     const hyp_cuda_library *lib = &t->session->model->device->lib;
     double seconds = 0;
+    HYP_TRY(blank(t, diag));
     HYP_TRY(queue(t, first, 0, diag));
     for (size_t r = 0; r < t->result_count; r++)
         HYP_TRY(hyp_cuda_check(
@@ -322,7 +356,7 @@ static hyp_status compare(const hyp_cuda_trial *t, size_t r, uint8_t *host, doub
                           hyp_diag *diag)
 {
     const hyp_cuda_library *lib = &t->session->model->device->lib;
-    hyp_dtype dtype = hyp_cuda_dtype(t->session->model->plan->program, t->results[r].tensor);
+    hyp_dtype dtype = t->results[r].dtype;
     size_t element = hyp_dtype_size(dtype), part = PART * element, all = t->results[r].bytes;
     size_t parts = (all + part - 1) / part, looks = parts < PARTS ? parts : PARTS;
     *out_agrees = true;
@@ -344,12 +378,7 @@ hyp_status hyp_cuda_trial_agrees(hyp_cuda_trial *t, const hyp_cuda_candidate *c,
                                  hyp_diag *diag)
 {
     enum { ROOM = 2 * PART * sizeof(double) };
-    const hyp_cuda_library *lib = &t->session->model->device->lib;
-    /* NaN everywhere: what the candidate does not write shows. */
-    for (size_t r = 0; r < t->result_count; r++)
-        HYP_TRY(hyp_cuda_check(lib,
-                               lib->cuMemsetD8Async(t->results[r].at, 0xff, t->results[r].bytes, t->session->stream),
-                               "cuMemsetD8", diag));
+    HYP_TRY(blank(t, diag));
     HYP_TRY(queue(t, c, 0, diag));
     uint8_t *host = hyp_malloc(ROOM);
     if (!host) return hyp_fail_memory(diag, ROOM);

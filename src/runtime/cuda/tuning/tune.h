@@ -3,7 +3,7 @@
  *
  *   tune.c      which of them there are, what is kept of what was found
  *   contest.c   one of them: the ways to do it, and which is the fastest
- *   trial.c     memory for it as in a run, times, and whether results agree
+ *   trial.c     memory for it as in a run, times, and whether results agree; nn/measure.c measures by it, too
  */
 #ifndef HYP_RUNTIME_CUDA_TUNING_TUNE_H
 #define HYP_RUNTIME_CUDA_TUNING_TUNE_H
@@ -46,6 +46,9 @@ typedef struct hyp_cuda_candidate {
     double seconds;    /* of doing it once */
 } hyp_cuda_candidate;
 
+/* Queues a candidate on the session's stream, its algorithm set. */
+typedef hyp_status hyp_cuda_queue(const hyp_cuda_candidate *c, void *user, hyp_diag *diag);
+
 enum { HYP_CUDA_TRIAL_READS = 3 * HYP_CUDA_LINEAR_LAYERS + 2, HYP_CUDA_TRIAL_RESULTS = HYP_CUDA_PW_OUTPUTS };
 
 /* The tensors of one product or step in memory of their own. Weights that a run finds in main memory, because the plan
@@ -61,8 +64,11 @@ typedef struct hyp_cuda_trial {
     } reads[HYP_CUDA_TRIAL_READS];
     size_t read_count;
     bool run; /* of the whole plan: there are only inputs and outputs */
+    hyp_cuda_queue *queue; /* of what is no plan's; NULL: the ops of candidates are queued */
+    void *user;            /* for it */
     struct {
         uint32_t tensor;
+        hyp_dtype dtype;
         size_t bytes;
         CUdeviceptr at, first_at; /* it; that of the first candidate */
     } results[HYP_CUDA_TRIAL_RESULTS];
@@ -85,7 +91,14 @@ HYP_NODISCARD hyp_status hyp_cuda_trial_open_run(hyp_cuda_trial *t, hyp_cuda_ses
 /* The same for one op of a step, on the memory of a run: its tensors must have been bound. Takes no memory: where a run
  * finds weights in main memory, the op reads in turns from everywhere in the plan's weights, whatever is there. */
 HYP_NODISCARD hyp_status hyp_cuda_trial_open_op(hyp_cuda_trial *t, hyp_cuda_session *s, uint32_t step, hyp_diag *diag);
+/* The same for what is no plan's: takes so many bytes, whose use is up to the caller, as is the list of results; nothing has
+ * copies. */
+HYP_NODISCARD hyp_status hyp_cuda_trial_open_own(hyp_cuda_trial *t, hyp_cuda_session *s, hyp_cuda_queue *queue,
+                                                 void *user, size_t bytes, hyp_diag *diag);
 void hyp_cuda_trial_close(hyp_cuda_trial *t);
+/* Fills memory with numbers between -1 and 1, integers between -8 and 8, for a seed the same on every machine. */
+HYP_NODISCARD hyp_status hyp_cuda_trial_fill(const hyp_cuda_trial *t, hyp_dtype dtype, uint64_t seed, CUdeviceptr at,
+                                             size_t bytes, hyp_diag *diag);
 
 /* Runs the first candidate, keeps its results for comparison, and sets how often a sample repeats a product. */
 HYP_NODISCARD hyp_status hyp_cuda_trial_start(hyp_cuda_trial *t, hyp_cuda_candidate *first, hyp_diag *diag);
