@@ -105,6 +105,49 @@ static void activations_of_whole_tensors(void **state)
             }
 }
 
+/* What is a sum, an activation, or both, and a sum behind it, in every order of operands, with inputs that are rows or as large as
+ * the result; some of it is not what the kernel for such steps does, since a sum is rounded, or both operands are rows. */
+static void sums_and_activations(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *inputs; /* 'd' dense, 'r' a row */
+        int a, b, after;    /* inputs; -1: there is no such sum */
+        bool act, swapped, rounded;
+    } cases[] = {{"dd", 0, 1, -1, false, false, false}, {"dd", 1, 0, -1, true, false, false},
+                 {"dr", 0, 1, -1, true, false, false},  {"rd", 0, 1, -1, true, false, true},
+                 {"drd", 0, 1, 2, true, true, false},   {"drd", 1, 0, 2, false, false, false},
+                 {"dd", 0, -1, 1, true, true, false},   {"dd", 0, 1, 0, true, false, false},
+                 {"drr", 0, 1, 2, true, false, false},  {"rr", 0, 1, -1, true, false, false},
+                 {"dd", 0, 0, 1, false, false, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int t = 0; t < 3; t++) {
+            const int64_t n = i % 3 == 2 ? 20 : 24, m = i % 2 ? 1 : 5, dims[] = {m, n}, row[] = {n, 1}, same[] = {0, 1};
+            static const char *const names[] = {"a", "b", "c"};
+            pb_init(&builder);
+            uint32_t *extents = pb_consts(&builder, 2, dims);
+            HypPlan__Pointwise *s = pb_pointwise(&builder, HYP_F32, 2, extents);
+            int64_t given[DC_MAX_TENSORS][HYP_MAX_RANK] = {{0}};
+            for (int x = 0; cases[i].inputs[x]; x++) {
+                bool dense = cases[i].inputs[x] == 'd';
+                uint32_t in = dense ? pb_input(&builder, names[x], floats[t], 2, extents)
+                                    : pb_input(&builder, names[x], floats[t], 1, pb_consts(&builder, 1, &n));
+                given[x][0] = dense ? m : n;
+                given[x][1] = dense ? n : 0;
+                pb_operand(&builder, s, in, pb_consts(&builder, 2, dense ? row : same));
+            }
+            hyp_dtype within = cases[i].rounded ? floats[t] : HYP_F32;
+            uint32_t reg = (uint32_t)cases[i].a, after = (uint32_t)cases[i].after;
+            if (cases[i].b >= 0) reg = pb_instr(&builder, s, OP(ADD), reg, (uint32_t)cases[i].b, 0, 0, within);
+            if (cases[i].act) reg = pb_instr(&builder, s, OP(TANH), reg, 0, 0, 0, HYP_F32);
+            if (cases[i].after >= 0)
+                reg = pb_instr(&builder, s, OP(ADD), cases[i].swapped ? after : reg, cases[i].swapped ? reg : after, 0,
+                               0, floats[t]);
+            pb_result(&builder, s, pb_output(&builder, "y", floats[t], 2, extents), reg);
+            check((const int64_t(*)[HYP_MAX_RANK])given, tolerance_of(floats[t], 2));
+        }
+}
+
 /* Two outputs, values that are needed again later, a constant, a transposed operand, and an input as an output. */
 static void a_program_keeps_values_that_it_needs_later(void **state)
 {
@@ -553,6 +596,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(integer_operations_equal_reference),
         cmocka_unit_test(pointwise_covers_every_element),
         cmocka_unit_test(activations_of_whole_tensors),
+        cmocka_unit_test(sums_and_activations),
         cmocka_unit_test(a_program_keeps_values_that_it_needs_later),
         cmocka_unit_test(pointwise_works_in_place),
         cmocka_unit_test(casts_between_all_types),

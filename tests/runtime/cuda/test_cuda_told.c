@@ -223,6 +223,37 @@ static void tuned_steps_need_none(void **state)
     write_plan(HYP_F32);
 }
 
+/* relu(x + bias) of f32 is what a kernel of every binary does, where rows are pieces of 16 bytes. */
+static void short_steps_need_none(void **state)
+{
+    (void)state;
+    static float x[2 * WIDTH], bias[WIDTH], y[2 * WIDTH];
+    for (int wide = 0; wide < 2; wide++) {
+        const int64_t width = wide ? WIDTH : WIDTH - 1, dims[] = {2, width}, dense[] = {width, 1}, row[] = {0, 1};
+        loaded l;
+        pb_init(&builder);
+        uint32_t *extents = pb_consts(&builder, 2, dims);
+        HypPlan__Pointwise *s = pb_pointwise(&builder, HYP_F32, 2, extents);
+        pb_operand(&builder, s, pb_input(&builder, "x", HYP_F32, 2, extents), pb_consts(&builder, 2, dense));
+        pb_operand(&builder, s, pb_weight(&builder, HYP_F32, 1, &width, bias), pb_consts(&builder, 2, row));
+        uint32_t sum = pb_instr(&builder, s, OP(ADD), 0, 1, 0, 0, HYP_F32);
+        pb_result(&builder, s, pb_output(&builder, "y", HYP_F32, 2, extents),
+                  pb_instr(&builder, s, OP(RELU), sum, 0, 0, 0, HYP_F32));
+        pb_write(&builder, path);
+        pb_dispose(&builder);
+        load(&l);
+        hyp_diag diag = {0};
+        size_t bytes = 2 * (size_t)width * sizeof *x;
+        hyp_tensor in = {.data = x, .bytes = bytes, .dtype = HYP_F32, .rank = 2, .dims = {2, width}};
+        hyp_tensor out = {.data = y, .bytes = bytes, .dtype = HYP_F32};
+        int told = count_of("emulator_sized_runs");
+        assert_int_equal(hyp_context_run(l.context, &in, 1, &out, 1, &diag), HYP_OK);
+        assert_int_equal(count_of("emulator_sized_runs"), told + !wide);
+        unload(&l);
+    }
+    write_plan(HYP_F32);
+}
+
 /* ---- where there are none ------------------------------------------------------------------------------------ */
 
 static void without_a_compiler_steps_are_interpreted_and_the_log_says_why_once(void **state)
@@ -404,6 +435,7 @@ int main(void)
         cmocka_unit_test(shapes_are_ready_when_they_are_reserved),
         cmocka_unit_test(contexts_of_an_engine_share_them_on_any_threads),
         cmocka_unit_test(tuned_steps_need_none),
+        cmocka_unit_test(short_steps_need_none),
         cmocka_unit_test(without_a_compiler_steps_are_interpreted_and_the_log_says_why_once),
         cmocka_unit_test(a_kernel_that_does_not_compile_is_in_nobodys_way),
         cmocka_unit_test(an_engine_does_not_compile_without_end),

@@ -437,8 +437,11 @@ template <typename F> __device__ __forceinline__ void finish(const hyp_cuda_fini
         }
         if (p.after) more = load_vector(p.dtype, p.after, i);
 #pragma unroll
-        for (int e = 0; e < 8; e++)
-            if (e < width) y.v[e] = act(y.v[e]) + (p.after ? more.v[e] : 0);
+        for (int e = 0; e < 8; e++) {
+            if (e >= width) continue;
+            y.v[e] = act(y.v[e]);
+            if (p.after) y.v[e] += more.v[e]; // not 0, which would make 0 of -0
+        }
         store_vector(p.dtype, p.y, i, y);
     }
 }

@@ -175,19 +175,16 @@ static hyp_status add_finish(hyp_cuda_build *b, uint32_t x, uint32_t y, int64_t 
     return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
 }
 
-/* Is the step one activation of dense elements, of one type? */
-static bool is_activation(const hyp_cuda_build *b, const HypPlan__Pointwise *k, const hyp_cuda_box *box)
+/* A step that finish_product does: y = act(x + bias + before) + after over [m,n]. */
+typedef struct finish {
+    uint32_t x, act; /* 0: none */
+    int64_t m, n;
+    hyp_cuda_rest rest;
+} finish;
+
+static bool is_act(HypPlan__Pointwise__Op op)
 {
-    if (k->n_inputs != 1 || k->n_instrs != 1 || k->n_outputs != 1 || k->compute != HYP_F32) return false;
-    hyp_dtype dtype = hyp_cuda_dtype(b->program, k->inputs[0]->tensor);
-    const HypPlan__Pointwise__Instr *in = k->instrs[0];
-    bool rounds = in->to != (uint32_t)dtype && in->to != HYP_F32;
-    if (rounds || dtype != hyp_cuda_dtype(b->program, k->outputs[0]) || !can_finish(dtype, hyp_cuda_box_count(box)))
-        return false;
-    int64_t dense = 1;
-    for (uint32_t a = 0; a < box->rank; dense *= box->extent[a++])
-        if (box->extent[a] != 1 && box->stride[0][a] != dense) return false;
-    switch ((int)in->op) {
+    switch ((int)op) {
 #define X(op, name, OP, ...) case HYP_PW_##OP:
         HYP_ACTIVATIONS(X)
 #undef X
@@ -196,17 +193,86 @@ static bool is_activation(const hyp_cuda_build *b, const HypPlan__Pointwise *k, 
     }
 }
 
+/* Whether every input is dense over [m,n], or a row of n; is_row says which. */
+static bool find_rows(const hyp_cuda_pw_step *step, finish *out, bool is_row[HYP_CUDA_LANES])
+{
+    hyp_cuda_box box = step->box;
+    hyp_cuda_box_merge(&box);
+    if (box.rank < 1 || box.rank > 2) return false;
+    out->n = box.extent[0];
+    out->m = box.rank > 1 ? box.extent[1] : 1;
+    for (uint32_t l = 0; l < box.lanes; l++) {
+        if (box.stride[l][0] != 1 || step->input_dtype[l] != step->output_dtype[0]) return false;
+        is_row[l] = box.rank > 1 && box.stride[l][1] == 0;
+        if (box.rank > 1 && !is_row[l] && box.stride[l][1] != out->n) return false;
+    }
+    return true;
+}
+
+/* Two inputs added: x and a row, or x and what is as large. */
+static bool take_sum(const HypPlan__Pointwise *k, const HypPlan__Pointwise__Instr *in, const bool *is_row, finish *out)
+{
+    uint32_t a = in->a, b = in->b;
+    if (a >= k->n_inputs || b >= k->n_inputs || a == b) return false;
+    if (is_row[a]) a = in->b, b = in->a;
+    if (is_row[a]) return false;
+    out->x = k->inputs[a]->tensor;
+    *(is_row[b] ? &out->rest.bias_plus1 : &out->rest.before_plus1) = k->inputs[b]->tensor + 1;
+    return true;
+}
+
+/* A dense input that is added to the register `last`. */
+static bool take_after(const HypPlan__Pointwise *k, const HypPlan__Pointwise__Instr *in, uint32_t last,
+                       const bool *is_row, finish *out)
+{
+    uint32_t other = in->a == last ? in->b : in->a;
+    if ((in->a != last && in->b != last) || other >= k->n_inputs || is_row[other]) return false;
+    out->rest.after_plus1 = k->inputs[other]->tensor + 1;
+    return true;
+}
+
+/* Is the step such a one: sums and an activation of elements of one type, with nothing rounded before the end? Its kernel is in
+ * every binary. */
+static bool as_finish(const HypPlan__Pointwise *k, const hyp_cuda_pw_step *step, finish *out)
+{
+    enum { SUM, ACT, AFTER, END } next = SUM; /* what may come next */
+    bool is_row[HYP_CUDA_LANES];
+    *out = (finish){0};
+    if (k->compute != HYP_F32 || k->n_outputs != 1 || k->n_instrs == 0 || !find_rows(step, out, is_row) ||
+        !can_finish(step->output_dtype[0], out->n))
+        return false;
+    uint32_t inputs = (uint32_t)k->n_inputs, last = 0; /* the register that was written last */
+    for (size_t i = 0; i < k->n_instrs; last = inputs + (uint32_t)i++) {
+        const HypPlan__Pointwise__Instr *in = k->instrs[i];
+        bool ends = i + 1 == k->n_instrs, first = i == 0, taken = false;
+        if (in->to != HYP_F32 && !(ends && in->to == (uint32_t)step->output_dtype[0])) return false;
+        if (in->op == HYP_PLAN__POINTWISE__OP__ADD && first) {
+            taken = take_sum(k, in, is_row, out);
+            next = ACT;
+        } else if (in->op == HYP_PLAN__POINTWISE__OP__ADD && next <= AFTER) {
+            taken = take_after(k, in, last, is_row, out);
+            next = END;
+        } else if (is_act(in->op) && next <= ACT) {
+            taken = first ? in->a < inputs && !is_row[in->a] : in->a == last;
+            if (first && taken) out->x = k->inputs[in->a]->tensor;
+            out->act = (uint32_t)in->op;
+            next = AFTER;
+        }
+        if (!taken) return false;
+    }
+    return k->output_regs[0] == last;
+}
+
 hyp_status hyp_cuda_add_pointwise(hyp_cuda_build *b, const HypPlan__Pointwise *k)
 {
     hyp_cuda_pw_step step;
     bool done;
+    finish f;
     hyp_cuda_pw_step_init(&step, b->program, b->values, b->prepared->channels_last, k);
-    int64_t count = hyp_cuda_box_count(&step.box);
-    if (count == 0) return HYP_OK;
+    if (hyp_cuda_box_count(&step.box) == 0) return HYP_OK;
     HYP_TRY(add_as_tuned(b, k, &step, &done));
     if (done) return HYP_OK;
-    if (is_activation(b, k, &step.box))
-        return add_finish(b, k->inputs[0]->tensor, k->outputs[0], 1, count, k->instrs[0]->op, &(hyp_cuda_rest){0});
+    if (as_finish(k, &step, &f)) return add_finish(b, f.x, k->outputs[0], f.m, f.n, f.act, &f.rest);
     operands of = operands_of(k);
     return add(b, &step, &of);
 }
@@ -220,10 +286,11 @@ hyp_status hyp_cuda_compile_pointwise(hyp_cuda_build *b)
         const HypPlan__Step *s = b->program->steps[i];
         hyp_cuda_pw_step step;
         hyp_cuda_pw_program program;
+        finish unused;
         const HypPlan__TunedProduct *tuned;
         if (s->kernel_case != HYP_PLAN__STEP__KERNEL_POINTWISE) continue;
         hyp_cuda_pw_step_init(&step, b->program, b->values, b->prepared->channels_last, s->pointwise);
-        if (hyp_cuda_box_count(&step.box) == 0 || is_activation(b, s->pointwise, &step.box)) continue;
+        if (hyp_cuda_box_count(&step.box) == 0 || as_finish(s->pointwise, &step, &unused)) continue;
         hyp_cuda_pw_encode(&step, &program);
         status = find_tuned(b, &program, &tuned);
         if (status == HYP_OK && !has_kernel(tuned)) status = hyp_cuda_told_want(d, &program, b->diag);
