@@ -105,8 +105,9 @@ static void activations_of_whole_tensors(void **state)
             }
 }
 
-/* What is a sum, an activation, or both, and a sum behind it, in every order of operands, with inputs that are rows or as large as
- * the result; some of it is not what the kernel for such steps does, since a sum is rounded, or both operands are rows. */
+/* What is a sum, an activation, or both, and a sum behind it, in every order of operands, with inputs that are rows or as
+ * large as the result; some of it is not what the kernel for such steps does, since a sum is rounded, or both operands are
+ * rows. */
 static void sums_and_activations(void **state)
 {
     (void)state;

@@ -327,7 +327,7 @@ static void kernels_that_cannot_be_used_are_not_and_the_log_says_so(void **state
         {cut_kernels, "generated kernels of the plan that are not used: 2: a generated kernel of "},
         {change_machine, "generated kernels of the plan that are not used: 2: loading a generated kernel failed"},
         {change_pieces, "products tuned for this device: 2"},
-        {change_device, "pointwise steps by kernels that are told their sizes"},
+        {change_device, "pointwise steps by kernels for any sizes"},
     };
     loaded l;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

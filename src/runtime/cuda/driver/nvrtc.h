@@ -1,5 +1,5 @@
-/* nvrtc.h - NVIDIA's compiler for kernels at run time, loaded when something is to be compiled. What
- * is used of it is declared here, since a toolkit may come without its header. */
+/* nvrtc.h - NVIDIA's compiler for kernels at run time, loaded when something is to be compiled. What is used of it is
+ * declared here, since a toolkit may come without its header. */
 #ifndef HYP_RUNTIME_CUDA_DRIVER_NVRTC_H
 #define HYP_RUNTIME_CUDA_DRIVER_NVRTC_H
 

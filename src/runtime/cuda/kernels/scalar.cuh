@@ -1,5 +1,5 @@
-// scalar.cuh - quotients, and single elements: bits in memory, activations. Shared by our kernels and by those that are generated
-// (pointwise_source.h), which compile without any header but this folder's.
+// scalar.cuh - quotients, and single elements: bits in memory, activations. Shared by our kernels and by those that are
+// generated (pointwise_source.h), which compile without any header but this folder's.
 #ifndef HYP_RUNTIME_CUDA_KERNELS_SCALAR_CUH
 #define HYP_RUNTIME_CUDA_KERNELS_SCALAR_CUH
 

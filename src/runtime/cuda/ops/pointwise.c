@@ -231,8 +231,8 @@ static bool take_after(const HypPlan__Pointwise *k, const HypPlan__Pointwise__In
     return true;
 }
 
-/* Is the step such a one: sums and an activation of elements of one type, with nothing rounded before the end? Its kernel is in
- * every binary. */
+/* Is the step such a one: sums and an activation of elements of one type, with nothing rounded before the end? Its kernel
+ * is in every binary. */
 static bool as_finish(const HypPlan__Pointwise *k, const hyp_cuda_pw_step *step, finish *out)
 {
     enum { SUM, ACT, AFTER, END } next = SUM; /* what may come next */

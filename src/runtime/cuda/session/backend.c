@@ -114,7 +114,7 @@ static void report_tuning(hyp_cuda_device *d, const HypPlan__Device *known)
     else if (known)
         hyp_log_printf(&d->log,
                        "the plan was tuned on %s, this is %s: products are done as cuBLASLt's heuristic says, and "
-                       "pointwise steps by kernels that are told their sizes; 'hypatia tune' tunes it for this device",
+                       "pointwise steps by kernels for any sizes; 'hypatia tune' tunes it for this device",
                        known->name, d->key);
 }
 

@@ -67,6 +67,14 @@ static void tell(hyp_cuda_device *d, const char *why)
     d->told.explained = true;
 }
 
+static void tell_of_limit(hyp_cuda_device *d)
+{
+    char why[128];
+    snprintf(why, sizeof why, "an engine compiles at most %d kernels, of %d instructions; 'hypatia tune' compiles any",
+             HYP_CUDA_TOLD_MOST, HYP_CUDA_TOLD_INSTRUCTIONS);
+    tell(d, why);
+}
+
 /* ---- the list ------------------------------------------------------------------------------------------------ */
 
 static hyp_cuda_told *find(hyp_cuda_told_kernels *k, const char *text)
@@ -91,7 +99,7 @@ static hyp_status entry_of(hyp_cuda_device *d, const hyp_cuda_pw_program *progra
     size_t instructions = k->instructions + program->args.instrs;
     bool full = k->list.len >= HYP_CUDA_TOLD_MOST || instructions > HYP_CUDA_TOLD_INSTRUCTIONS;
     hyp_status status = HYP_OK;
-    if (!*out && full) tell(d, "an engine compiles no more kernels than it has; tuning does");
+    if (!*out && full) tell_of_limit(d);
     if (!*out && !full) {
         hyp_cuda_told t = {.text = hyp_malloc(text.len + 1),
                            .name = hyp_malloc(sizeof name),
