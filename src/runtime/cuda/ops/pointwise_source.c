@@ -366,11 +366,11 @@ static void put_load(const writer *w, uint32_t input)
     hyp_strbuf_printf(w->out, ", x%u[p]);\n", input);
 }
 
-/* How many pieces there are, less so many. */
-static void put_count(const writer *w, int64_t less)
+/* How many pieces there are, or one less. */
+static void put_count(const writer *w, bool less)
 {
     if (w->told)
-        hyp_strbuf_printf(w->out, "from.pieces - %lld", (long long)less);
+        hyp_strbuf_puts(w->out, less ? "from.pieces - 1" : "from.pieces");
     else
         hyp_strbuf_printf(w->out, "%lldu", (long long)(elements_of(&w->program->args) / w->width - less));
 }
@@ -386,7 +386,7 @@ static void put_body(writer *w, bool whole)
         hyp_strbuf_puts(w->out, "        const position at = first + p * THREADS;\n");
     } else {
         hyp_strbuf_puts(w->out, "        const position at = at_most<position>(first + p * THREADS, ");
-        put_count(w, 1);
+        put_count(w, true);
         hyp_strbuf_puts(w->out, ");\n");
     }
     put_indexes(w);
@@ -395,7 +395,7 @@ static void put_body(writer *w, bool whole)
                             "        const position at = first + p * THREADS;\n");
     if (!whole) {
         hyp_strbuf_puts(w->out, "        if (at >= ");
-        put_count(w, 0);
+        put_count(w, false);
         hyp_strbuf_puts(w->out, ") return;\n");
     }
     for (uint32_t o = 0; o < w->outputs; o++) hyp_strbuf_printf(w->out, "        %s y%u[V];\n", w->type, o);
