@@ -52,6 +52,7 @@ void hyp_egraph_destroy(hyp_egraph *eg)
     hyp_free(eg->fact_scratch);
     hyp_eg_free(&eg->pending);
     hyp_eg_free(&eg->remake);
+    hyp_eg_free(&eg->changed);
     hyp_eg_free(&eg->modify);
     hyp_eg_free(&eg->proofs.apps);
     hyp_vec_free(&eg->callbacks);

@@ -244,3 +244,18 @@ uint32_t hyp_next_use(const hyp_egraph *eg, hyp_cursor *at)
     }
     return HYP_NONE;
 }
+
+hyp_parts hyp_parts_of(const hyp_egraph *eg, uint32_t c)
+{
+    hyp_cursor members = hyp_members_of(eg, c), uses = hyp_uses_of(eg, c);
+    return (hyp_parts){(size_t)(members.end - members.at) + (uses.end - uses.at), {members.link, uses.link}};
+}
+
+bool hyp_next_part(const hyp_egraph *eg, hyp_parts *at)
+{
+    if (at->base) return at->base--, true;
+    uint32_t *link = at->link[0] != HYP_NONE ? &at->link[0] : &at->link[1];
+    if (*link == HYP_NONE) return false;
+    *link = eg->index.links.data[*link].next;
+    return true;
+}

@@ -82,4 +82,12 @@ hyp_cursor hyp_uses_of(const hyp_egraph *eg, uint32_t c);
 uint32_t hyp_next_member(const hyp_egraph *eg, hyp_cursor *at);
 uint32_t hyp_next_use(const hyp_egraph *eg, hyp_cursor *at);
 
+/* How much the index keeps of a class, counted step by step, what is not true any more included. */
+typedef struct hyp_parts {
+    size_t base;
+    uint32_t link[2];
+} hyp_parts;
+hyp_parts hyp_parts_of(const hyp_egraph *eg, uint32_t c);
+bool hyp_next_part(const hyp_egraph *eg, hyp_parts *at);
+
 #endif

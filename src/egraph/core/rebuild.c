@@ -54,6 +54,102 @@ static void rekey(hyp_egraph *eg, uint32_t row)
     hyp_eg_union_reserved(eg, kept, gone, HYP_WHY_CONGRUENCE);
 }
 
+/* ---- facts -------------------------------------------------------------------------------------- */
+
+/* A callback of the analysis that fails is told of when the rebuild is done; the first one is the one told; the rebuild goes on,
+ * so that the e-graph is sound. Only want of memory ends it, and then nothing that was to be done is forgotten. */
+typedef struct failure {
+    hyp_status status;
+    hyp_diag diag;
+} failure;
+
+/* Takes the outcome of a callback, and says what the caller returns if it is not HYP_OK. */
+static hyp_status settle(failure *f, hyp_status status, const hyp_diag *said, hyp_diag *diag)
+{
+    if (status == HYP_ERR_NO_MEMORY) return hyp_fail(diag, status, "%s", said->message);
+    if (status != HYP_OK && f->status == HYP_OK) {
+        f->status = status;
+        f->diag = *said;
+    }
+    return HYP_OK;
+}
+
+/* Joins a fact into that of a class. Room to note a change is taken before, because afterwards it could not be seen to
+ * change again. */
+static hyp_status join_facts(hyp_egraph *eg, uint32_t root, const void *from, failure *f, hyp_diag *diag)
+{
+    if (!eg->analysis.merge) return HYP_OK;
+    HYP_TRY(hyp_eg_reserve(eg, &eg->changed, eg->changed.len + 1, diag));
+    HYP_TRY(hyp_eg_reserve(eg, &eg->modify, eg->modify.len + 1, diag));
+    bool changed = false;
+    hyp_diag said = {0};
+    hyp_status status = eg->analysis.merge(eg, hyp_fact(eg, root), from, &changed, eg->analysis.user, &said);
+    if (status == HYP_OK && changed) {
+        eg->version++;
+        if (eg->analysis.make && !eg->told[root]) eg->changed.data[eg->changed.len++] = root, eg->told[root] = 1;
+        if (eg->analysis.modify) eg->modify.data[eg->modify.len++] = root;
+    }
+    return settle(f, status, &said, diag);
+}
+
+/* Tells classes what the e-nodes say that were made as members of them. */
+static hyp_status join_members(hyp_egraph *eg, failure *f, hyp_diag *diag)
+{
+    if (!eg->analysis.merge) eg->joined = eg->row_count;
+    for (; eg->joined < eg->row_count; eg->joined++) {
+        uint32_t row = (uint32_t)eg->joined;
+        if (eg->rows[row].home != row) HYP_TRY(join_facts(eg, hyp_eg_find(eg, row), hyp_fact(eg, row), f, diag));
+    }
+    return HYP_OK;
+}
+
+/* Notes a row whose children moved: it was made from the facts of others. */
+static hyp_status push_remake(hyp_egraph *eg, uint32_t row, hyp_diag *diag)
+{
+    if (!eg->analysis.make) return HYP_OK;
+    HYP_TRY(hyp_eg_reserve(eg, &eg->remake, eg->remake.len + 1, diag));
+    eg->remake.data[eg->remake.len++] = row;
+    return HYP_OK;
+}
+
+static hyp_status remake(hyp_egraph *eg, uint32_t row, failure *f, hyp_diag *diag)
+{
+    hyp_diag said = {0};
+    if (hyp_row_dead(eg, row)) return HYP_OK;
+    memset(eg->fact_scratch, 0, eg->analysis.data_size);
+    eg->making = true;
+    hyp_status status = eg->analysis.make(eg, row, eg->fact_scratch, eg->analysis.user, &said);
+    eg->making = false;
+    if (status == HYP_OK) return join_facts(eg, hyp_eg_find(eg, row), eg->fact_scratch, f, diag);
+    return settle(f, status, &said, diag);
+}
+
+/* Notes the users of the classes whose facts changed: only for them is the index needed. */
+static hyp_status note_users(hyp_egraph *eg, hyp_diag *diag)
+{
+    HYP_TRY(hyp_index_sync(eg, diag));
+    while (eg->changed.len) {
+        uint32_t c = eg->changed.data[eg->changed.len - 1], slot;
+        for (hyp_cursor at = hyp_uses_of(eg, c); (slot = hyp_next_use(eg, &at)) != HYP_NONE;)
+            HYP_TRY(push_remake(eg, hyp_slot_row(eg, slot), diag));
+        eg->changed.len--;
+        eg->told[c] = 0;
+    }
+    return HYP_OK;
+}
+
+/* Makes facts anew for rows whose children's facts changed. */
+static hyp_status remake_facts(hyp_egraph *eg, failure *f, hyp_diag *diag)
+{
+    while (eg->remake.len || eg->changed.len) {
+        for (; eg->remake_done < eg->remake.len; eg->remake_done++)
+            HYP_TRY(remake(eg, eg->remake.data[eg->remake_done], f, diag));
+        eg->remake.len = eg->remake_done = 0;
+        if (eg->changed.len) HYP_TRY(note_users(eg, diag));
+    }
+    return HYP_OK;
+}
+
 /* ---- much has changed: go through all rows -------------------------------------------------------- */
 
 /* Brings the rows up to date that name a moved class. Children are mostly older than what uses them, so one sweep in
@@ -85,19 +181,23 @@ static hyp_status sweep_once(hyp_egraph *eg, hyp_diag *diag)
         if (hyp_row_dead(eg, met)) continue; /* since it was asked for */
         HYP_TRY(reserve_rekey(eg, diag));
         HYP_TRY(touch(eg, met, diag));
+        HYP_TRY(push_remake(eg, met, diag));
         rekey(eg, met);
     }
     return HYP_OK;
 }
 
-static hyp_status sweep(hyp_egraph *eg, hyp_diag *diag)
+static hyp_status sweep(hyp_egraph *eg, failure *f, hyp_diag *diag)
 {
-    if (eg->pending.len == 0) return HYP_OK;
     eg->index.ready = false;
     eg->index.sweeps++;
     for (size_t before = 0; before < eg->pending.len;) {
         before = eg->pending.len;
         HYP_TRY(sweep_once(eg, diag));
+    }
+    for (size_t i = 0; i < eg->pending.len && eg->analysis.data_size; i++) {
+        uint32_t loser = eg->pending.data[i];
+        HYP_TRY(join_facts(eg, hyp_eg_find(eg, loser), hyp_fact(eg, loser), f, diag));
     }
     for (size_t i = 0; i < eg->pending.len; i++) hyp_eg_settle_class(eg, eg->pending.data[i]);
     eg->pending.len = 0;
@@ -105,6 +205,32 @@ static hyp_status sweep(hyp_egraph *eg, hyp_diag *diag)
 }
 
 /* ---- little has changed: follow the index ---------------------------------------------------------- */
+
+/* Whether the class that a union took the name of has many times the parts of the one whose name stays, so that moving it
+ * would take too long: each part moves only when its class grows by an eighth or more. */
+static bool outweighs(hyp_egraph *eg, uint32_t loser)
+{
+    enum { TIMES = 8, FEW = 16 };
+    uint32_t root = hyp_eg_find(eg, loser);
+    size_t light = 0, heavy = 0;
+    hyp_parts a = hyp_parts_of(eg, root), b = hyp_parts_of(eg, loser);
+    while (hyp_next_part(eg, &b)) { /* in step: the work is that of the lighter */
+        heavy++;
+        light += hyp_next_part(eg, &a);
+        if (heavy > FEW + light * TIMES) return true;
+    }
+    return false;
+}
+
+/* Lets a class that lost a union keep its name; the other loses it in its place. */
+static void rename_class(hyp_egraph *eg, uint32_t *loser)
+{
+    uint32_t kept = *loser, gone = hyp_eg_find(eg, kept);
+    eg->parent[gone] = eg->parent[kept] = kept;
+    hyp_eg_settle_class(eg, kept);
+    hyp_eg_unsettle_class(eg, gone);
+    *loser = gone;
+}
 
 /* Gives the rows of `loser` to the class `root`. */
 static hyp_status move_members(hyp_egraph *eg, uint32_t loser, uint32_t root, hyp_diag *diag)
@@ -120,13 +246,6 @@ static hyp_status move_members(hyp_egraph *eg, uint32_t loser, uint32_t root, hy
     return HYP_OK;
 }
 
-static hyp_status push_remake(hyp_egraph *eg, uint32_t row, hyp_diag *diag)
-{
-    HYP_TRY(hyp_eg_reserve(eg, &eg->remake, eg->remake.len + 1, diag));
-    eg->remake.data[eg->remake.len++] = row;
-    return HYP_OK;
-}
-
 /* Brings the rows that use `loser` up to date. */
 static hyp_status move_uses(hyp_egraph *eg, uint32_t loser, hyp_diag *diag)
 {
@@ -136,86 +255,13 @@ static hyp_status move_uses(hyp_egraph *eg, uint32_t loser, hyp_diag *diag)
         const uint32_t *kids = hyp_row_kids(eg, row, &n);
         HYP_TRY(reserve_rekey(eg, diag));
         HYP_TRY(hyp_index_reserve(eg, n, diag));
-        if (eg->analysis.make) HYP_TRY(push_remake(eg, row, diag));
+        HYP_TRY(push_remake(eg, row, diag));
         HYP_TRY(touch(eg, row, diag));
         for (uint32_t j = 0; j < n; j++)
             if (hyp_moved(eg, kids[j])) hyp_index_add_use(eg, hyp_eg_find(eg, kids[j]), hyp_row_slot(eg, row, j));
         hyp_index_spoil(eg, row);
         rekey(eg, row);
     }
-    return HYP_OK;
-}
-
-/* ---- analysis ----------------------------------------------------------------------------------- */
-
-/* Room to remake every user of class c and to show c: taken before a fact is joined, because afterwards it
- * could not be seen to change again. */
-static hyp_status reserve_changed(hyp_egraph *eg, uint32_t c, hyp_diag *diag)
-{
-    size_t users = 0;
-    for (hyp_cursor at = hyp_uses_of(eg, c); hyp_next_use(eg, &at) != HYP_NONE;) users++;
-    HYP_TRY(hyp_eg_reserve(eg, &eg->remake, eg->remake.len + users, diag));
-    return hyp_eg_reserve(eg, &eg->modify, eg->modify.len + 1, diag);
-}
-
-static void note_changed(hyp_egraph *eg, uint32_t c)
-{
-    uint32_t slot;
-    eg->version++;
-    if (eg->analysis.make)
-        for (hyp_cursor at = hyp_uses_of(eg, c); (slot = hyp_next_use(eg, &at)) != HYP_NONE;)
-            eg->remake.data[eg->remake.len++] = hyp_slot_row(eg, slot);
-    if (eg->analysis.modify) eg->modify.data[eg->modify.len++] = c;
-}
-
-/* The first failure of a callback is the one told; the rebuild goes on, so that the e-graph is sound. Only
- * want of memory ends it, and then nothing that was to be done is forgotten. */
-typedef struct failure {
-    hyp_status status;
-    hyp_diag diag;
-} failure;
-
-/* Takes the outcome of a callback, and says what the caller returns if it is not HYP_OK. */
-static hyp_status settle(failure *f, hyp_status status, const hyp_diag *said, hyp_diag *diag)
-{
-    if (status == HYP_ERR_NO_MEMORY) return hyp_fail(diag, status, "%s", said->message);
-    if (status != HYP_OK && f->status == HYP_OK) {
-        f->status = status;
-        f->diag = *said;
-    }
-    return HYP_OK;
-}
-
-static hyp_status join_facts(hyp_egraph *eg, uint32_t root, const void *from, failure *f, hyp_diag *diag)
-{
-    if (!eg->analysis.merge) return HYP_OK;
-    HYP_TRY(reserve_changed(eg, root, diag));
-    bool changed = false;
-    hyp_diag said = {0};
-    hyp_status status = eg->analysis.merge(eg, hyp_fact(eg, root), from, &changed, eg->analysis.user, &said);
-    if (status == HYP_OK && changed) note_changed(eg, root);
-    return settle(f, status, &said, diag);
-}
-
-/* Makes facts anew for rows whose children's facts changed. */
-static hyp_status remake_facts(hyp_egraph *eg, failure *f, hyp_diag *diag)
-{
-    while (eg->remake_done < eg->remake.len) {
-        uint32_t row = eg->remake.data[eg->remake_done];
-        if (!hyp_row_dead(eg, row)) {
-            hyp_diag said = {0};
-            memset(eg->fact_scratch, 0, eg->analysis.data_size);
-            eg->making = true;
-            hyp_status status = eg->analysis.make(eg, row, eg->fact_scratch, eg->analysis.user, &said);
-            eg->making = false;
-            if (status == HYP_OK)
-                HYP_TRY(join_facts(eg, hyp_eg_find(eg, row), eg->fact_scratch, f, diag));
-            else
-                HYP_TRY(settle(f, status, &said, diag));
-        }
-        eg->remake_done++;
-    }
-    eg->remake.len = eg->remake_done = 0;
     return HYP_OK;
 }
 
@@ -256,15 +302,14 @@ static bool is_little(const hyp_egraph *eg)
     return (eg->row_count - known + eg->pending.len) * SHARE <= eg->row_count;
 }
 
-static hyp_status close_congruence(hyp_egraph *eg, failure *f, hyp_diag *diag)
+/* Follows the index for each class that lost a union. */
+static hyp_status follow(hyp_egraph *eg, failure *f, hyp_diag *diag)
 {
-    bool follow = hyp_eg_analysed(eg) /* which asks who uses a class */ || (eg->pending.len && is_little(eg));
-    HYP_TRY(hyp_eg_link(eg, diag));
-    if (!follow) return sweep(eg, diag);
     HYP_TRY(hyp_index_sync(eg, diag));
     size_t done = 0;
     hyp_status status = HYP_OK;
     for (; done < eg->pending.len; done++) { /* grows on the way */
+        if (outweighs(eg, eg->pending.data[done])) rename_class(eg, &eg->pending.data[done]);
         uint32_t loser = eg->pending.data[done], root = hyp_eg_find(eg, loser);
         if (eg->analysis.data_size) status = join_facts(eg, root, hyp_fact(eg, loser), f, diag);
         if (status == HYP_OK) status = move_uses(eg, loser, diag);
@@ -278,6 +323,14 @@ static hyp_status close_congruence(hyp_egraph *eg, failure *f, hyp_diag *diag)
     return status;
 }
 
+static hyp_status close_congruence(hyp_egraph *eg, failure *f, hyp_diag *diag)
+{
+    HYP_TRY(join_members(eg, f, diag));
+    HYP_TRY(hyp_eg_link(eg, diag));
+    if (eg->pending.len == 0) return HYP_OK;
+    return is_little(eg) ? follow(eg, f, diag) : sweep(eg, f, diag);
+}
+
 hyp_status hyp_eg_rebuild(hyp_egraph *eg, hyp_diag *diag)
 {
     failure f = {.status = HYP_OK};
@@ -288,7 +341,7 @@ hyp_status hyp_eg_rebuild(hyp_egraph *eg, hyp_diag *diag)
     while (status == HYP_OK) {
         if (eg->linked < eg->row_count || eg->pending.len) hyp_eg_view_reset(eg);
         status = close_congruence(eg, &f, diag);
-        if (status == HYP_OK && eg->analysis.make) status = remake_facts(eg, &f, diag);
+        if (status == HYP_OK) status = remake_facts(eg, &f, diag);
         if (status != HYP_OK || eg->pending.len) continue;
         if (cut || eg->modify.len == 0) break;
         eg->rebuilding = false; /* what a callback adds is held against the limits */

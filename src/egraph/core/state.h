@@ -3,9 +3,9 @@
  *   symbol --+                         +--> log: rows of the operator in order of last change
  *            +--> operator = (symbol, arity) --+
  *   row (= e-node) --> operator, child classes, class        index: class --> its rows, rows that use it
- *   class = the id of its oldest row; parent[] is the union-find over ids
+ *   class = the id of one of its rows; parent[] is the union-find over ids
  *
- * Every e-node has its own id, and a class is named by the oldest e-node in it, so one id space serves
+ * Every e-node has its own id, and a class is named by an e-node in it, the oldest as a rule, so one id space serves
  * both. Rows are 16 bytes in one array; arrays that only some phases read lie beside it. Matching reads a
  * snapshot: between two rebuilds the rows below `linked`, the logs and the index do not change, whatever is
  * added or united meanwhile.
@@ -20,7 +20,7 @@
 #include "hypatia/egraph.h"
 
 #define HYP_ROW_DEAD 0x80000000u /* in hyp_row.op: congruent to an older row, out of every index */
-enum { HYP_ROW_ARRAYS = 8, HYP_POOL_ARRAYS = 3 };
+enum { HYP_ROW_ARRAYS = 9, HYP_POOL_ARRAYS = 3 };
 #define HYP_SLOT_POOL 0x80000000u
 #define HYP_ROW_LIMIT (UINT32_C(1) << 30) /* a child slot of a row is named by 31 bits */
 
@@ -40,7 +40,7 @@ typedef struct hyp_op {
     uint32_t arity;
     uint32_t next_op;        /* next operator of the same symbol, HYP_NONE at the end */
     uint32_t live;           /* rows that are not dead */
-    uint32_t fresh;          /* 0 outside of hyp_eg_link */
+    uint32_t fresh, next_fresh; /* of hyp_eg_link; `fresh` is 0 outside of it */
     HYP_VEC(uint32_t) log;   /* an entry counts while its epoch is the row's stamp and the row is not dead */
     HYP_VEC(hyp_mark) marks; /* epochs strictly ascend */
 } hyp_op;
@@ -77,7 +77,7 @@ struct hyp_egraph {
     HYP_VEC(hyp_op) ops;
 
     hyp_row *rows;
-    uint32_t *parent; /* union-find by id: parent[i] <= i, the older id wins */
+    uint32_t *parent; /* union-find by id: the older id wins, unless it stands for much less: see rebuild.c */
     uint32_t *stamp;  /* by row below `linked`: epoch in which it was made, or its class or a child last changed */
     uint64_t *moved;  /* bit by id: the class lost a union and live rows may still name it */
     size_t row_count, row_cap;
@@ -102,8 +102,11 @@ struct hyp_egraph {
     hyp_analysis analysis; /* data_size 0 = none */
     unsigned char *facts;  /* by class, data_size each */
     unsigned char *fact_scratch;
-    HYP_VEC(uint32_t) remake; /* rows whose fact must be made anew */
-    HYP_VEC(uint32_t) modify; /* classes to show to analysis.modify */
+    size_t joined;             /* of rows below, the class knows the fact */
+    HYP_VEC(uint32_t) remake;  /* rows whose fact must be made anew */
+    HYP_VEC(uint32_t) changed; /* classes whose fact changed: their users are to be made anew. Each once: see `told` */
+    uint8_t *told;             /* by class: it is in `changed` */
+    HYP_VEC(uint32_t) modify;  /* classes to show to analysis.modify */
     size_t remake_done, modify_done;
 
     bool explain, explain_all;
@@ -120,6 +123,8 @@ struct hyp_egraph {
     struct {
         uint32_t *start, *list; /* valid while version == at */
         uint64_t at;
+        size_t gathered; /* work since, on classes that were listed by themselves */
+        uint64_t gathered_at;
         HYP_VEC(uint32_t) first, next; /* by id: classes and rows united since the last rebuild, as a forest */
         HYP_VEC(uint32_t) found;
         size_t pending_seen, rows_seen;
@@ -168,6 +173,7 @@ static inline uint32_t *hyp_row_kids(hyp_egraph *eg, uint32_t row, uint32_t *out
 /* The class of a row, and the class that a class of the last rebuild is part of by now: hyp_eg_find, without a
  * look at the union-find where nothing happened. */
 static inline bool hyp_moved(const hyp_egraph *eg, uint32_t c) { return eg->moved[c >> 6] >> (c & 63) & 1; }
+static inline void hyp_eg_unsettle_class(hyp_egraph *eg, uint32_t c) { eg->moved[c >> 6] |= UINT64_C(1) << (c & 63); }
 static inline void hyp_eg_settle_class(hyp_egraph *eg, uint32_t c) { eg->moved[c >> 6] &= ~(UINT64_C(1) << (c & 63)); }
 static inline uint32_t hyp_eg_now(hyp_egraph *eg, uint32_t c) { return hyp_moved(eg, c) ? hyp_eg_find(eg, c) : c; }
 
@@ -203,8 +209,7 @@ HYP_NODISCARD hyp_status hyp_eg_op(hyp_egraph *eg, hyp_symbol symbol, uint32_t a
 uint32_t hyp_eg_op_find(const hyp_egraph *eg, hyp_symbol symbol, uint32_t arity);
 
 /* Adds or finds an e-node. `kids` need not be canonical; `into` is a canonical class that a new row joins
- * at once, or HYP_NONE for a class of its own (always so with an analysis: facts are joined by unions).
- * *out is the row. Fails with HYP_ERR_LIMIT and limit_hit set where the run's limits would be
+ * at once (the next rebuild joins the facts), or HYP_NONE for a class of its own. *out is the row. Fails with HYP_ERR_LIMIT and limit_hit set where the run's limits would be
  * passed. */
 HYP_NODISCARD hyp_status hyp_eg_add(hyp_egraph *eg, uint32_t op, const uint32_t *kids, uint32_t into, uint32_t *out,
                                     bool *out_created, hyp_diag *diag);
@@ -218,11 +223,35 @@ HYP_NODISCARD hyp_status hyp_eg_union(hyp_egraph *eg, uint32_t a, uint32_t b, ui
 HYP_NODISCARD hyp_status hyp_eg_reserve_union(hyp_egraph *eg, hyp_diag *diag);
 bool hyp_eg_union_reserved(hyp_egraph *eg, uint32_t a, uint32_t b, uint32_t why);
 
-/* Room for `count` more rows of arity <= 2, so that hyp_eg_new_row cannot fail: false if the limits of the run or
- * memory do not allow it. */
-bool hyp_eg_reserve_rows(hyp_egraph *eg, size_t count);
-/* Appends a row whose children are canonical and whose key is not in the table; slot i is the empty slot for it. */
-uint32_t hyp_eg_new_row(hyp_egraph *eg, uint32_t op, const uint32_t kid[2], uint32_t into, uint32_t hash, size_t i);
+/* Room for `count` more rows of arity <= 2, so that making them does not want memory: HYP_ERR_LIMIT, with limit_hit set, if
+ * the limits of the run do not allow it. */
+HYP_NODISCARD hyp_status hyp_eg_reserve_rows(hyp_egraph *eg, size_t count, hyp_diag *diag);
+/* A row that is to be made. */
+typedef struct hyp_new_row {
+    uint32_t op, kid[2];   /* as in hyp_row, canonical; not in the table */
+    const uint32_t *given; /* the children as they were given, for proofs */
+    uint32_t into;         /* as for hyp_eg_add */
+    uint32_t hash;
+    size_t slot; /* the empty one for it */
+} hyp_new_row;
+/* Puts a row where there is room for it, which nothing but the row arrays knows of. */
+static inline uint32_t hyp_eg_put_row(hyp_egraph *eg, uint32_t op, const uint32_t kid[2], uint32_t into, uint32_t hash, size_t slot)
+{
+    uint32_t id = (uint32_t)eg->row_count++, home = into == HYP_NONE ? id : into;
+    eg->parent[id] = home;
+    eg->rows[id] = (hyp_row){.op = op, .kid = {kid[0], kid[1]}, .home = home};
+    eg->slots[slot] = (hyp_slot){hash, id};
+    eg->slot_used++;
+    eg->live_count++;
+    eg->class_count += home == id;
+    eg->ops.data[op].live++;
+    eg->version++;
+    return id;
+}
+/* Makes a row for which there is room. Fails only where the analysis does. */
+HYP_NODISCARD hyp_status hyp_eg_new_row(hyp_egraph *eg, const hyp_new_row *row, uint32_t *out, hyp_diag *diag);
+/* Lets a class of one new row, which nothing has seen so far, be a part of another. The next rebuild joins the facts. */
+void hyp_eg_adopt(hyp_egraph *eg, uint32_t row, uint32_t into);
 /* Empties the hash-cons of stale slots. */
 void hyp_eg_purge_slots(hyp_egraph *eg);
 
@@ -267,7 +296,7 @@ HYP_NODISCARD hyp_status hyp_eg_rebuild(hyp_egraph *eg, hyp_diag *diag);
 /* Whether the e-graph can be read as a whole; new rows alone do not hinder that. */
 static inline bool hyp_eg_readable(const hyp_egraph *eg)
 {
-    return !eg->busy && !eg->making && !eg->pending.len && !eg->remake.len;
+    return !eg->busy && !eg->making && !eg->pending.len && !eg->remake.len && !eg->changed.len;
 }
 
 /* ---- what rules/ keeps in an e-graph: ruleset.c, snapshot.c -------------------------------------------- */

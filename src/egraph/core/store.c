@@ -25,7 +25,7 @@ static size_t next_cap(size_t cap)
 
 static size_t row_bytes(const hyp_egraph *eg)
 {
-    size_t bytes = sizeof(hyp_row) + 2 * sizeof(uint32_t) + eg->analysis.data_size;
+    size_t bytes = sizeof(hyp_row) + 2 * sizeof(uint32_t) + eg->analysis.data_size + (eg->analysis.make ? 1 : 0);
     return eg->explain ? bytes + 5 * sizeof(uint32_t) : bytes;
 }
 
@@ -43,6 +43,7 @@ static void list_row_arrays(hyp_egraph *eg, by_row out[HYP_ROW_ARRAYS])
         {&eg->parent, word},
         {&eg->stamp, word},
         {&eg->facts, eg->analysis.data_size},
+        {&eg->told, eg->analysis.make ? 1 : 0},
         {&eg->proofs.kid, 2 * proof},
         {&eg->proofs.parent, proof},
         {&eg->proofs.why, proof},
@@ -211,11 +212,10 @@ void hyp_eg_log(hyp_egraph *eg, uint32_t row)
 }
 
 /* Room in a log for the fresh rows of its operator, and the mark of this epoch. */
-static hyp_status open_log(hyp_egraph *eg, uint32_t id, hyp_diag *diag)
+static hyp_status open_log(hyp_egraph *eg, uint32_t id, uint32_t fresh, hyp_diag *diag)
 {
     hyp_op *op = &eg->ops.data[id];
-    if (op->fresh == 0) return HYP_OK;
-    HYP_TRY(hyp_eg_reserve_log(eg, id, op->fresh, diag));
+    HYP_TRY(hyp_eg_reserve_log(eg, id, fresh, diag));
     if (op->marks.len == 0 || op->marks.data[op->marks.len - 1].epoch != eg->epoch)
         op->marks.data[op->marks.len++] = (hyp_mark){eg->epoch, (uint32_t)op->log.len};
     return HYP_OK;
@@ -224,10 +224,14 @@ static hyp_status open_log(hyp_egraph *eg, uint32_t id, hyp_diag *diag)
 hyp_status hyp_eg_link(hyp_egraph *eg, hyp_diag *diag)
 {
     if (eg->linked == eg->row_count) return HYP_OK;
-    for (size_t i = eg->linked; i < eg->row_count; i++) eg->ops.data[eg->rows[i].op & ~HYP_ROW_DEAD].fresh++;
     hyp_status status = HYP_OK;
-    for (uint32_t o = 0; o < eg->ops.len; o++) {
-        if (status == HYP_OK) status = open_log(eg, o, diag);
+    uint32_t first = HYP_NONE; /* of the operators that have fresh rows */
+    for (uint32_t i = (uint32_t)eg->linked; i < eg->row_count; i++) {
+        hyp_op *op = &eg->ops.data[hyp_row_op(eg, i)];
+        if (op->fresh++ == 0) op->next_fresh = first, first = hyp_row_op(eg, i);
+    }
+    for (uint32_t o = first; o != HYP_NONE; o = eg->ops.data[o].next_fresh) {
+        if (status == HYP_OK) status = open_log(eg, o, eg->ops.data[o].fresh, diag);
         eg->ops.data[o].fresh = 0;
     }
     HYP_TRY(status);
@@ -266,106 +270,94 @@ hyp_status hyp_eg_op(hyp_egraph *eg, hyp_symbol symbol, uint32_t arity, uint32_t
 
 /* ---- nodes -------------------------------------------------------------------------------------- */
 
-/* Everything that a new row needs, so that adding it cannot fail. */
-static hyp_status reserve_node(hyp_egraph *eg, hyp_diag *diag)
+hyp_status hyp_eg_reserve_rows(hyp_egraph *eg, size_t count, hyp_diag *diag)
 {
-    if (eg->max_nodes && eg->live_count >= eg->max_nodes) {
+    if (eg->max_nodes && eg->live_count + count > eg->max_nodes) {
         eg->limit_hit = HYP_STOP_NODES;
         return hyp_fail(diag, HYP_ERR_LIMIT, "the e-graph has reached its limit of %zu e-nodes", eg->max_nodes);
     }
-    HYP_TRY(reserve_row_space(eg, 1, diag));
-    HYP_TRY(reserve_slots(eg, 1, diag));
-    if (eg->analysis.modify) HYP_TRY(hyp_eg_reserve(eg, &eg->modify, eg->modify.len + 1, diag));
+    HYP_TRY(reserve_row_space(eg, count, diag));
+    HYP_TRY(reserve_slots(eg, count, diag));
+    return eg->analysis.modify ? hyp_eg_reserve(eg, &eg->modify, eg->modify.len + count, diag) : HYP_OK;
+}
+
+/* The fact of the row that would be next, which make sees as if it were there. */
+static hyp_status make_fact(hyp_egraph *eg, uint32_t op, const uint32_t kid[2], hyp_diag *diag)
+{
+    uint32_t id = (uint32_t)eg->row_count, n = eg->ops.data[op].arity;
+    memset(hyp_fact(eg, id), 0, eg->analysis.data_size);
+    if (!eg->analysis.make) return HYP_OK;
+    eg->told[id] = 0;
+    eg->rows[id] = (hyp_row){.op = op, .kid = {kid[0], kid[1]}, .home = id};
+    eg->parent[id] = id;
+    eg->row_count++, eg->pool_len += n > 2 ? n : 0;
+    eg->making = true;
+    hyp_status status = eg->analysis.make(eg, id, hyp_fact(eg, id), eg->analysis.user, diag);
+    eg->making = false;
+    eg->row_count--, eg->pool_len -= n > 2 ? n : 0;
+    if (status != HYP_OK) hyp_eg_view_forget(eg); /* what was listed meanwhile may name the row */
+    return status;
+}
+
+/* What proofs must know of a new row: its children as they were given. */
+static void note_given(hyp_egraph *eg, uint32_t id, uint32_t op, const uint32_t kid[2], const uint32_t *given)
+{
+    uint32_t n = eg->ops.data[op].arity, *to = eg->proofs.kid + 2 * (size_t)id;
+    to[0] = n > 2 ? kid[0] : n > 0 ? given[0] : HYP_NONE;
+    to[1] = n == 2 ? given[1] : HYP_NONE;
+    if (n > 2) memcpy(eg->proofs.pool + kid[0], given, n * sizeof *given);
+    eg->proofs.parent[id] = eg->proofs.why[id] = HYP_NONE;
+    eg->proofs.origin[id] = eg->app;
+}
+
+hyp_status hyp_eg_new_row(hyp_egraph *eg, const hyp_new_row *row, uint32_t *out, hyp_diag *diag)
+{
+    uint32_t id = (uint32_t)eg->row_count;
+    if (eg->analysis.data_size) HYP_TRY(make_fact(eg, row->op, row->kid, diag));
+    if (eg->explain) note_given(eg, id, row->op, row->kid, row->given);
+    hyp_eg_put_row(eg, row->op, row->kid, row->into, row->hash, row->slot);
+    if (eg->analysis.modify) eg->modify.data[eg->modify.len++] = id;
+    *out = id;
     return HYP_OK;
 }
 
-bool hyp_eg_reserve_rows(hyp_egraph *eg, size_t count)
+void hyp_eg_adopt(hyp_egraph *eg, uint32_t row, uint32_t into)
 {
-    hyp_stop before = eg->limit_hit;
-    bool fits = !eg->max_nodes || eg->live_count + count <= eg->max_nodes;
-    bool done = fits && reserve_row_space(eg, count, NULL) == HYP_OK && reserve_slots(eg, count, NULL) == HYP_OK;
-    eg->limit_hit = before; /* adding one by one may still do */
-    return done;
-}
-
-uint32_t hyp_eg_new_row(hyp_egraph *eg, uint32_t op, const uint32_t kid[2], uint32_t into, uint32_t hash, size_t i)
-{
-    uint32_t id = (uint32_t)eg->row_count++;
-    bool alone = into == HYP_NONE;
-    eg->parent[id] = alone ? id : into;
-    eg->rows[id] = (hyp_row){.op = op, .kid = {kid[0], kid[1]}, .home = eg->parent[id]};
-    eg->slots[i] = (hyp_slot){hash, id};
-    eg->slot_used++;
-    eg->live_count++;
-    eg->class_count += alone;
-    eg->ops.data[op].live++;
-    eg->version++;
-    return id;
+    eg->parent[row] = eg->rows[row].home = into;
+    eg->class_count--;
 }
 
 hyp_status hyp_eg_add(hyp_egraph *eg, uint32_t op, const uint32_t *kids, uint32_t into, uint32_t *out,
                       bool *out_created, hyp_diag *diag)
 {
-    uint32_t n = eg->ops.data[op].arity, given[2] = {HYP_NONE, HYP_NONE}, small[2] = {HYP_NONE, HYP_NONE};
-    uint32_t *key = small;
+    uint32_t n = eg->ops.data[op].arity, given[2] = {HYP_NONE, HYP_NONE};
+    hyp_new_row row = {.op = op, .kid = {HYP_NONE, HYP_NONE}, .given = kids, .into = into};
+    uint32_t *key = row.kid;
     if (n > 2) { /* the key is written where it will stay if it is new */
         bool inside = eg->pool && kids >= eg->pool && kids < eg->pool + eg->pool_len;
         size_t offset = inside ? (size_t)(kids - eg->pool) : 0;
         HYP_TRY(reserve_pool(eg, n, diag));
-        if (inside) kids = eg->pool + offset;
+        if (inside) row.given = kids = eg->pool + offset;
         key = eg->pool + eg->pool_len;
-        for (uint32_t j = 0; j < n; j++) key[j] = hyp_eg_find(eg, kids[j]);
-    } else {
-        for (uint32_t j = 0; j < n; j++) {
-            given[j] = kids[j];
-            small[j] = hyp_eg_find(eg, kids[j]);
-        }
+    } else { /* kids may be of a row, and move */
+        for (uint32_t j = 0; j < n; j++) given[j] = kids[j];
+        row.given = kids = given;
     }
-    uint32_t hash = hyp_table_hash(op, key, n);
-    size_t i = eg->slot_count ? hyp_table_probe(eg, hash, op, key, n) : 0;
-    if (eg->slot_count && eg->slots[i].row != HYP_NONE) {
-        *out = eg->slots[i].row;
-        *out_created = false;
+    for (uint32_t j = 0; j < n; j++) key[j] = hyp_eg_find(eg, kids[j]);
+    row.hash = hyp_table_hash(op, key, n);
+    row.slot = eg->slot_count ? hyp_table_probe(eg, row.hash, op, key, n) : 0;
+    *out_created = !eg->slot_count || eg->slots[row.slot].row == HYP_NONE;
+    if (!*out_created) {
+        *out = eg->slots[row.slot].row;
         return HYP_OK;
     }
     if (eg->making)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "an analysis added a term in `make`; add it in `modify`");
-    HYP_TRY(reserve_node(eg, diag));
-    i = hyp_table_probe(eg, hash, op, key, n); /* the table may be another */
-
-    uint32_t id = (uint32_t)eg->row_count;
-    if (n > 2) small[0] = (uint32_t)eg->pool_len;
-    if (eg->analysis.data_size) {
-        memset(hyp_fact(eg, id), 0, eg->analysis.data_size);
-        if (eg->analysis.make) {
-            eg->rows[id] = (hyp_row){.op = op, .kid = {small[0], small[1]}, .home = id};
-            eg->parent[id] = id;
-            eg->row_count++, eg->pool_len += n > 2 ? n : 0;
-            eg->making = true;
-            hyp_status status = eg->analysis.make(eg, id, hyp_fact(eg, id), eg->analysis.user, diag);
-            eg->making = false;
-            eg->row_count--, eg->pool_len -= n > 2 ? n : 0;
-            if (status != HYP_OK) {
-                hyp_eg_view_forget(eg); /* what was listed meanwhile may name the row */
-                return status;
-            }
-        }
-    }
-    if (n > 2) {
-        for (uint32_t j = 0; j < n; j++) eg->pool_row[eg->pool_len + j] = id;
-        if (eg->explain) memcpy(eg->proofs.pool + eg->pool_len, kids, n * sizeof *kids);
-        eg->pool_len += n;
-    }
-    if (eg->explain) {
-        eg->proofs.kid[2 * (size_t)id] = n > 2 ? small[0] : given[0];
-        eg->proofs.kid[2 * (size_t)id + 1] = given[1];
-        eg->proofs.parent[id] = eg->proofs.why[id] = HYP_NONE;
-        eg->proofs.origin[id] = eg->app;
-    }
-    hyp_eg_new_row(eg, op, small, into, hash, i);
-    if (eg->analysis.modify) eg->modify.data[eg->modify.len++] = id;
-    *out = id;
-    *out_created = true;
+    HYP_TRY(hyp_eg_reserve_rows(eg, 1, diag));
+    row.slot = hyp_table_probe(eg, row.hash, op, key, n); /* the table may be another */
+    if (n > 2) row.kid[0] = (uint32_t)eg->pool_len;
+    HYP_TRY(hyp_eg_new_row(eg, &row, out, diag));
+    for (uint32_t j = 0; n > 2 && j < n; j++) eg->pool_row[eg->pool_len++] = *out;
     return HYP_OK;
 }
 
@@ -390,7 +382,7 @@ bool hyp_eg_union_reserved(hyp_egraph *eg, uint32_t a, uint32_t b, uint32_t why)
     if (x == y) return false;
     uint32_t winner = x < y ? x : y, loser = x < y ? y : x;
     eg->parent[loser] = winner;
-    eg->moved[loser >> 6] |= UINT64_C(1) << (loser & 63);
+    hyp_eg_unsettle_class(eg, loser);
     eg->pending.data[eg->pending.len++] = loser;
     eg->class_count--;
     eg->version++;

@@ -1,7 +1,7 @@
 /* The e-nodes of a class as an array.
  *
- * In a rebuilt e-graph all classes are listed at once, and the list stands until something changes. Inside
- * callbacks the e-graph changes all the time, so one class is gathered: its rows of the last rebuild, the
+ * In a rebuilt e-graph all classes are listed at once, and the list stands until something changes; then classes are
+ * gathered one by one, until that was as much work as listing all of them again. Inside callbacks the e-graph changes all the time, so one class is gathered: its rows of the last rebuild, the
  * rows of the classes united with it since, and the rows added to it since. These hang together in a
  * forest over ids that is brought up to date with what happened since it was last asked for. */
 #include <stdlib.h>
@@ -56,6 +56,7 @@ static bool list_all(hyp_egraph *eg)
     for (uint32_t i = 0; i < n; i++)
         if (!hyp_row_dead(eg, i)) list[start[eg->rows[i].home + 1]++] = i;
     eg->view.at = eg->version;
+    eg->view.gathered = 0;
     return true;
 }
 
@@ -125,6 +126,25 @@ static int by_id(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* The rows of a class of a rebuilt e-graph. */
+static const uint32_t *gather(hyp_egraph *eg, uint32_t c, size_t *out_count)
+{
+    enum { EACH = 8 };
+    size_t n = 0;
+    uint32_t row, *out;
+    if (hyp_eg_link(eg, NULL) != HYP_OK || hyp_index_sync(eg, NULL) != HYP_OK) return NULL;
+    if (eg->view.gathered_at != eg->version) hyp_eg_view_release(eg);
+    eg->view.gathered_at = eg->version;
+    for (hyp_cursor at = hyp_members_of(eg, c); hyp_next_member(eg, &at) != HYP_NONE;) n++;
+    if (!(out = hyp_arena_alloc(&eg->view.arena, n * sizeof *out))) return NULL;
+    *out_count = n;
+    n = 0;
+    for (hyp_cursor at = hyp_members_of(eg, c); (row = hyp_next_member(eg, &at)) != HYP_NONE;) out[n++] = row;
+    qsort(out, n, sizeof *out, by_id);
+    eg->view.gathered += n + EACH;
+    return out;
+}
+
 const hyp_enode_id *hyp_egraph_class_nodes(hyp_egraph *eg, hyp_class_id c, size_t *out_count)
 {
     if (!eg || !out_count) return NULL;
@@ -132,7 +152,9 @@ const hyp_enode_id *hyp_egraph_class_nodes(hyp_egraph *eg, hyp_class_id c, size_
     if (c >= eg->row_count) return NULL;
     c = hyp_eg_find(eg, c);
     if (hyp_eg_readable(eg)) {
-        if ((!eg->view.start || eg->view.at != eg->version) && !list_all(eg)) return NULL;
+        bool listed = eg->view.start && eg->view.at == eg->version;
+        if (!listed && eg->view.start && eg->view.gathered < eg->live_count) return gather(eg, c, out_count);
+        if (!listed && !list_all(eg)) return NULL;
         *out_count = eg->view.start[c + 1] - eg->view.start[c];
         return eg->view.list + eg->view.start[c];
     }

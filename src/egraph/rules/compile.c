@@ -1,4 +1,5 @@
-/* Search plans: in which order the atoms of a left side are looked for, and through which index. */
+/* Search plans: in which order the atoms of a left side are looked for, and through which index; and in which order the
+ * e-nodes of a right side are made. */
 #include "egraph/rules/rule.h"
 
 typedef struct compiler {
@@ -131,20 +132,56 @@ static hyp_status make_plan(compiler *c, uint32_t delta, hyp_plan *plan)
     return HYP_OK;
 }
 
-/* Adds the builds of a term, innermost first; false if it is not of that kind. *out is how it is referred to. */
-static bool add_builds(hyp_rule *rule, const hyp_pat *pat, uint32_t *out)
+/* ---- builds ------------------------------------------------------------------------------------- */
+
+static hyp_build make_build(const hyp_pat *pat, uint32_t action)
 {
-    *out = pat->reg;
-    if (pat->kind == HYP_PAT_VAR) return true;
-    if (pat->kind != HYP_PAT_NODE || pat->sequence != HYP_NONE || pat->count > 2) return false;
-    hyp_build build = {.op = pat->op, .count = pat->count, .index = pat->index};
-    for (uint32_t j = 0; j < pat->count; j++)
-        if (!add_builds(rule, &pat->kids[j], &build.arg[j])) return false;
-    if (rule->build_count == HYP_BUILD_LIMIT) return false;
-    *out = HYP_BUILT | rule->build_count;
-    rule->builds[rule->build_count++] = build;
-    return true;
+    hyp_build build = {.pat = pat, .action = action, .op = pat->op, .count = pat->count};
+    build.plain = pat->sequence == HYP_NONE && pat->count <= 2;
+    for (uint32_t j = 0; build.plain && j < pat->count; j++) {
+        const hyp_pat *kid = &pat->kids[j];
+        build.arg[j] = kid->kind == HYP_PAT_VAR    ? kid->reg
+                       : kid->kind == HYP_PAT_NODE ? HYP_ARG_BUILT | kid->index
+                                                   : HYP_ARG_CALLED | kid->index;
+    }
+    return build;
 }
+
+static void add_builds(hyp_rule *rule, const hyp_pat *pat, uint32_t action, bool *seen);
+
+static void add_kids(hyp_rule *rule, const hyp_pat *pat, uint32_t action, bool *seen)
+{
+    for (uint32_t j = 0; j < pat->count; j++) add_builds(rule, &pat->kids[j], action, seen);
+}
+
+/* Adds the e-nodes of a term that are not there yet, innermost first. What a function is asked about is not among them. */
+static void add_builds(hyp_rule *rule, const hyp_pat *pat, uint32_t action, bool *seen)
+{
+    if (pat->kind != HYP_PAT_NODE || seen[pat->index]) return;
+    add_kids(rule, pat, action, seen);
+    seen[pat->index] = true;
+    rule->builds[rule->build_count++] = make_build(pat, action);
+}
+
+hyp_status hyp_rule_compile_actions(hyp_arena *arena, hyp_rule *rule, hyp_diag *diag)
+{
+    bool *seen = hyp_arena_zalloc(arena, rule->right_nodes, sizeof *seen);
+    rule->builds = hyp_arena_zalloc(arena, rule->right_nodes, sizeof *rule->builds);
+    if (!seen || !rule->builds) return hyp_fail_memory(diag, rule->right_nodes * sizeof *rule->builds);
+    for (uint32_t a = 0; a < rule->action_count; a++) {
+        const hyp_action *action = &rule->actions[a];
+        if (!action->root) add_builds(rule, &action->left, a, seen);
+        if (action->right.kind == HYP_PAT_NODE) add_kids(rule, &action->right, a, seen);
+    }
+    for (uint32_t a = 0; a < rule->action_count; a++) {
+        hyp_action *action = &rule->actions[a];
+        action->is_late = action->right.kind == HYP_PAT_NODE && !seen[action->right.index];
+        if (action->is_late) action->late = make_build(&action->right, a);
+    }
+    return HYP_OK;
+}
+
+/* ---- conditions that can end a search early ------------------------------------------------------ */
 
 /* Gathers the final conditions on variables that must all hold; counts them where there is no room yet. */
 static void gather_finals(compiler *c, const hyp_cond *cond)
@@ -181,13 +218,10 @@ hyp_status hyp_rule_compile(const hyp_egraph *eg, hyp_arena *arena, hyp_rule *ru
     rule->grounds = take(&c, nodes, sizeof *rule->grounds);
     rule->plans = take(&c, nodes, sizeof *rule->plans);
     rule->ground_class = take(&c, nodes, sizeof *rule->ground_class);
-    rule->builds = take(&c, HYP_BUILD_LIMIT, sizeof *rule->builds);
-    if (!rule->builds || !c.atoms || !c.bound || !c.placed || !rule->grounds || !rule->plans || !rule->ground_class)
+    if (!c.atoms || !c.bound || !c.placed || !rule->grounds || !rule->plans || !rule->ground_class)
         return hyp_fail_memory(diag, nodes * sizeof *rule->plans);
     HYP_TRY(find_finals(&c));
-    uint32_t root;
-    rule->straight = !rule->cond && !rule->calls && rule->action_count == 1 && rule->actions[0].root &&
-                     add_builds(rule, &rule->actions[0].right, &root);
+    HYP_TRY(hyp_rule_compile_actions(arena, rule, diag));
     for (uint32_t i = 0; i < rule->left_count; i++) gather(&c, &rule->left[i]);
     for (uint32_t g = 0; g < rule->ground_count; g++) rule->ground_class[g] = HYP_NONE;
     for (uint32_t i = 0; i < rule->atom_count + rule->ground_count; i++) HYP_TRY(make_plan(&c, i, &rule->plans[i]));

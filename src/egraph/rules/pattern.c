@@ -373,6 +373,7 @@ static hyp_status add_instance(hyp_rule_reader *p, uint32_t index, uint32_t widt
     rule->info = base->info;
     HYP_TRY(hyp_collect_instance(p, base->collecting->src, width, &src));
     HYP_TRY(read_sides(p, &src, false));
+    HYP_TRY(hyp_rule_compile_actions(&p->rules->arena, rule, p->diag));
     base->collecting->instances[width] = rule;
     return HYP_OK;
 }

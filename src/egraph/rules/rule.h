@@ -83,20 +83,26 @@ typedef struct hyp_plan {
     uint32_t count;
 } hyp_plan;
 
+/* One e-node of a right side: see apply_batch.c. */
+#define HYP_ARG_BUILT 0x80000000u
+#define HYP_ARG_CALLED 0x40000000u
+#define HYP_ARG_RIGHT (HYP_ARG_BUILT | HYP_ARG_CALLED)
+#define HYP_ARG_INDEX 0x3fffffffu
+typedef struct hyp_build {
+    const hyp_pat *pat;
+    uint32_t action; /* for which it is made first */
+    bool plain;      /* of one operator and at most two children, so that they are met without a look at the pattern */
+    uint32_t op, count;
+    uint32_t arg[2]; /* a register, or the index (as in hyp_pat) of an e-node (HYP_ARG_BUILT) or call (HYP_ARG_CALLED) */
+} hyp_build;
+
 /* Two terms that a rule unites. */
 typedef struct hyp_action {
     const hyp_pat *root; /* root of a left-side pattern that is matched already; NULL: `left` instead */
     hyp_pat left, right; /* right-side terms */
+    bool is_late;        /* the root of the right side is an e-node that nothing else needs: it is made with the union, */
+    hyp_build late;      /* as a member of the left class */
 } hyp_action;
-
-/* One e-node of a right side that is built without a look back: see apply_batch.c. */
-enum { HYP_BUILD_LIMIT = 8 };
-#define HYP_BUILT 0x80000000u
-typedef struct hyp_build {
-    uint32_t op, count; /* count <= 2 */
-    uint32_t arg[2];    /* a register, or HYP_BUILT | an earlier build */
-    uint32_t index;     /* as in hyp_pat */
-} hyp_build;
 
 typedef struct hyp_written_rule hyp_written_rule;
 
@@ -144,8 +150,7 @@ typedef struct hyp_rule {
     uint32_t variable_count;
     hyp_plan *plans; /* atom_count, then ground_count */
 
-    bool straight; /* one action, whose right side the builds make, innermost first */
-    hyp_build *builds;
+    hyp_build *builds; /* what the actions need, innermost first, but for late roots */
     uint32_t build_count;
 
     /* What the rule has seen. */
@@ -191,7 +196,8 @@ static inline const hyp_rule *hyp_eg_rule(const hyp_egraph *eg, uint32_t ruleset
 
 /* pattern.c: sees to it that a rule that collects has its instance for 2 to HYP_WIDEST parts. */
 HYP_NODISCARD hyp_status hyp_rule_instance(struct hyp_ruleset *rules, uint32_t rule, uint32_t width, hyp_diag *diag);
-/* Makes the plans of a rule whose patterns are there. */
+/* Makes the builds of a rule whose patterns are there, and then its plans. */
+HYP_NODISCARD hyp_status hyp_rule_compile_actions(hyp_arena *arena, hyp_rule *rule, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_rule_compile(const hyp_egraph *eg, hyp_arena *arena, hyp_rule *rule, hyp_diag *diag);
 
 /* ---- match.c ------------------------------------------------------------------------------------ */
@@ -219,7 +225,12 @@ static inline uint32_t hyp_match_words(const hyp_rule *rule) { return rule->reg_
  * when the search is done. Uses search->match and ->buffer, which the caller has made. */
 HYP_NODISCARD hyp_status hyp_match(hyp_search *search, uint32_t *out_grounds);
 
-/* ---- apply.c ------------------------------------------------------------------------------------ */
+/* ---- apply.c, apply_batch.c ------------------------------------------------------------------------ */
+
+/* What on_rewrite is told of: of the match of a batch, the action, the classes before they were united. */
+typedef struct hyp_rewrite_note {
+    uint32_t match, action, left, right_class, right;
+} hyp_rewrite_note;
 
 /* What applying needs; made for one ruleset. */
 typedef struct hyp_applier {
@@ -229,30 +240,47 @@ typedef struct hyp_applier {
     void (*on_rewrite)(const hyp_rewrite_event *event, void *user);
     void *user;
     HYP_VEC(uint32_t) args;  /* classes of the call or e-node being made; a stack */
-    HYP_VEC(uint32_t) right; /* of the current match: ids of the right side's e-nodes and calls, and answers */
+    HYP_VEC(uint32_t) right; /* by match: ids of the right side's e-nodes and calls, and answers */
+    HYP_VEC(uint8_t) made;   /* beside it */
+    HYP_VEC(hyp_rewrite_note) notes;
 } hyp_applier;
 
 typedef enum hyp_outcome {
     HYP_APPLIED_NOTHING,
     HYP_APPLIED_CHANGE,
-    HYP_APPLIED_DECLINED, /* a premise does not hold, and may do so when more is known */
-    HYP_APPLIED_REFUSED   /* what the rule would make means nothing, and never will: the diag says why */
+    HYP_APPLIED_FORBIDDEN, /* the owner of the rules says no, for good */
+    HYP_APPLIED_DECLINED,  /* a premise does not hold, and may do so when more is known */
+    HYP_APPLIED_REFUSED    /* what the rule would make means nothing, and never will */
 } hyp_outcome;
 
+/* Of the refused matches of a batch the first, and why. */
+typedef struct hyp_refusal {
+    size_t match; /* SIZE_MAX: none */
+    hyp_diag why;
+} hyp_refusal;
+static inline void hyp_refusal_note(hyp_refusal *refusal, size_t match, const hyp_diag *why)
+{
+    if (match < refusal->match) *refusal = (hyp_refusal){match, *why};
+}
+
+/* Asks the condition, the owner of the rules and the functions: *out is NOTHING where the match may be applied. `right`
+ * has right_nodes ids, HYP_NONE before; what was asked is written there. */
+HYP_NODISCARD hyp_status hyp_apply_ask(hyp_applier *ap, const hyp_rule *rule, const uint32_t *match, uint32_t *right,
+                                       hyp_outcome *out, hyp_diag *diag);
+/* Whether the owner of the rules lets a rule unite these; `right` is HYP_NONE while it is not built. */
+bool hyp_apply_may_unite(const hyp_applier *ap, const hyp_rule *rule, hyp_class_id left, hyp_class_id right);
+/* Pushes the children that a sequence variable matched on ap->args. */
+HYP_NODISCARD hyp_status hyp_apply_push_sequence(hyp_applier *ap, const hyp_rule *rule, const uint32_t *match,
+                                                 const hyp_pat *seq, hyp_diag *diag);
 /* Whether the condition of a rule that collects holds for one part, and then the classes of its keys. */
 HYP_NODISCARD hyp_status hyp_apply_part(hyp_applier *ap, uint32_t rule_index, const uint32_t *match, bool *out_holds,
                                         uint32_t *out_keys, hyp_diag *diag);
-/* Applies a rule to one match; `rule_index` as in an application's record. What a refused application made before it was refused stays: terms on their own, and
- * what earlier actions of a multi-pattern united. */
-HYP_NODISCARD hyp_status hyp_apply(hyp_applier *ap, uint32_t rule_index, const uint32_t *match, hyp_outcome *out,
-                                   hyp_diag *diag);
-/* Tells the caller's on_rewrite of an application: of action `number`, whose right side gave `right`. */
-void hyp_apply_tell(const hyp_applier *ap, uint32_t rule_index, const uint32_t *match, uint32_t number,
-                    uint32_t left_class, uint32_t right_class, uint32_t right);
-/* Applies a rule to a batch of matches (at most HYP_MATCH_BATCH) as hyp_apply would, except for the order of new ids.
- * False, with nothing done, if the rule is not of that kind or room and limits do not surely suffice. */
-bool hyp_apply_straight(hyp_applier *ap, uint32_t rule_index, const uint32_t *matches, size_t count,
-                        size_t *out_changed);
+/* Applies a rule to a batch of matches (at most HYP_MATCH_BATCH); `rule_index` as in an application's record. Conditions and
+ * functions of all are asked before any is built. What a refused application made before it was refused stays: terms on
+ * their own, and what earlier actions of a multi-pattern united. After a failure *out_done of the matches are applied, the
+ * first ones; HYP_ERR_LIMIT with limit_hit set where the limits of the run are met. */
+HYP_NODISCARD hyp_status hyp_apply_batch(hyp_applier *ap, uint32_t rule_index, const uint32_t *matches, size_t count,
+                                         hyp_outcome *outcomes, size_t *out_done, hyp_refusal *refusal, hyp_diag *diag);
 void hyp_applier_dispose(hyp_applier *ap);
 
 /* ---- collect.c ---------------------------------------------------------------------------------- */

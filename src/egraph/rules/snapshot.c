@@ -191,8 +191,9 @@ hyp_status hyp_egraph_pop(hyp_egraph *eg, hyp_diag *diag)
     if (eg->busy) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "pop was called from inside a callback");
     if (!s) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "pop was called without a push");
     for (size_t i = 0; i < eg->pending.len; i++) hyp_eg_settle_class(eg, eg->pending.data[i]);
-    eg->pending.len = eg->remake.len = eg->remake_done = 0;
-    eg->row_count = eg->linked = s->row_count;
+    for (size_t i = 0; i < eg->changed.len; i++) eg->told[eg->changed.data[i]] = 0;
+    eg->pending.len = eg->changed.len = eg->remake.len = eg->remake_done = 0;
+    eg->row_count = eg->linked = eg->joined = s->row_count;
     eg->live_count = s->live_count;
     eg->class_count = s->class_count;
     eg->pool_len = s->pool_len;

@@ -1,6 +1,4 @@
-/* Applying a rule to a match: conditions, functions, the e-nodes of the right side, the unions. */
-#include <string.h>
-
+/* What a rule asks about a match before it is applied: conditions and functions, and the terms that they are asked about. */
 #include "egraph/core/record.h"
 #include "egraph/rules/rule.h"
 
@@ -10,20 +8,26 @@ typedef struct job {
     hyp_egraph *eg;
     const hyp_rule *rule;
     const uint32_t *match;
-    bool declined, created;
+    uint32_t *right; /* by index what e-nodes and calls of the right side gave, and answers; NULL: nobody wants to know */
+    bool declined;
     const hyp_pat *declined_by; /* the function, when it was one */
     hyp_diag *diag;
 } job;
 
 static hyp_status push(job *b, uint32_t c) { return hyp_vec_push(&b->ap->args, b->diag, c); }
 
-/* Pushes the children that a sequence variable matched. */
+hyp_status hyp_apply_push_sequence(hyp_applier *ap, const hyp_rule *rule, const uint32_t *match, const hyp_pat *seq,
+                                   hyp_diag *diag)
+{
+    uint32_t n;
+    const uint32_t *kids = hyp_row_kids(ap->eg, match[rule->reg_count + seq->index], &n);
+    for (uint32_t j = seq->before; j + seq->after < n; j++) HYP_TRY(hyp_vec_push(&ap->args, diag, kids[j]));
+    return HYP_OK;
+}
+
 static hyp_status push_sequence(job *b, const hyp_pat *seq)
 {
-    uint32_t n, row = b->match[b->rule->reg_count + seq->index];
-    const uint32_t *kids = hyp_row_kids(b->eg, row, &n);
-    for (uint32_t j = seq->before; j + seq->after < n; j++) HYP_TRY(push(b, kids[j]));
-    return HYP_OK;
+    return hyp_apply_push_sequence(b->ap, b->rule, b->match, seq, b->diag);
 }
 
 static hyp_status build(job *b, const hyp_pat *pat, uint32_t *out);
@@ -73,40 +77,39 @@ static hyp_status call_function(job *b, const hyp_pat *pat, uint32_t *out)
     return HYP_OK;
 }
 
-/* Whether what a right-side term gives is kept for later: see hyp_apply. */
-static bool kept(const job *b, const hyp_pat *pat) { return pat->index < b->ap->right.len; }
+/* Whether what a right-side term gives is kept. */
+static bool kept(const job *b, const hyp_pat *pat) { return b->right && pat->index != HYP_NONE; }
 
-/* Makes or finds an e-node of the right side. A new row joins the class `into`, if any. */
-static hyp_status build_node(job *b, const hyp_pat *pat, uint32_t into, uint32_t *out, bool *out_created)
+/* Makes or finds an e-node. */
+static hyp_status build_node(job *b, const hyp_pat *pat, uint32_t *out)
 {
     hyp_applier *ap = b->ap;
     size_t base = ap->args.len;
     uint32_t op = pat->op;
+    bool created;
     HYP_TRY(push_kids(b, pat));
     if (b->declined) return HYP_OK;
     if (op == HYP_NONE) HYP_TRY(hyp_eg_op(b->eg, pat->symbol, (uint32_t)(ap->args.len - base), &op, b->diag));
-    HYP_TRY(hyp_eg_add(b->eg, op, ap->args.data + base, into, out, out_created, b->diag));
+    HYP_TRY(hyp_eg_add(b->eg, op, ap->args.data + base, HYP_NONE, out, &created, b->diag));
     ap->args.len = base;
-    b->created = b->created || *out_created;
-    if (kept(b, pat)) ap->right.data[pat->index] = *out;
+    if (kept(b, pat)) b->right[pat->index] = *out;
     return HYP_OK;
 }
 
-/* The class of a right-side term, made where it is not there. */
+/* The class of a term, made where it is not there. */
 static hyp_status build(job *b, const hyp_pat *pat, uint32_t *out)
 {
-    bool created;
-    if (pat->kind == HYP_PAT_NODE) return build_node(b, pat, HYP_NONE, out, &created);
+    if (pat->kind == HYP_PAT_NODE) return build_node(b, pat, out);
     if (pat->kind == HYP_PAT_VAR) {
         *out = b->match[pat->reg];
         return HYP_OK;
     }
-    if (kept(b, pat) && b->ap->right.data[pat->index] != HYP_NONE) { /* called already */
-        *out = b->ap->right.data[pat->index];
+    if (kept(b, pat) && b->right[pat->index] != HYP_NONE) { /* called already */
+        *out = b->right[pat->index];
         return HYP_OK;
     }
     HYP_TRY(call_function(b, pat, out));
-    if (kept(b, pat) && !b->declined) b->ap->right.data[pat->index] = *out;
+    if (kept(b, pat) && !b->declined) b->right[pat->index] = *out;
     return HYP_OK;
 }
 
@@ -152,8 +155,8 @@ static hyp_status holds(job *b, const hyp_cond *cond, bool *out)
             hyp_call call = make_call(b, base, cb.user);
             HYP_TRY(cb.condition(&call, out, b->diag));
         }
-        if (cond->index < b->ap->right.len)
-            b->ap->right.data[cond->index] = b->declined ? HYP_ANSWER_ABSENT : *out ? HYP_ANSWER_YES : HYP_ANSWER_NO;
+        if (b->right)
+            b->right[cond->index] = b->declined ? HYP_ANSWER_ABSENT : *out ? HYP_ANSWER_YES : HYP_ANSWER_NO;
         b->declined = false;
         b->ap->args.len = base;
         return HYP_OK;
@@ -167,117 +170,12 @@ static hyp_status holds(job *b, const hyp_cond *cond, bool *out)
     return HYP_OK;
 }
 
-/* ---- actions ------------------------------------------------------------------------------------ */
+/* ---- one match ---------------------------------------------------------------------------------- */
 
-/* Writes the record of an application; its right-side part is filled in when it is known. */
-static hyp_status begin_record(job *b, uint32_t rule_index, uint32_t action, uint32_t *out)
+bool hyp_apply_may_unite(const hyp_applier *ap, const hyp_rule *rule, hyp_class_id left, hyp_class_id right)
 {
-    hyp_proofs *proofs = &b->eg->proofs;
-    size_t at = proofs->apps.len, words = HYP_APP_ROWS + b->rule->left_nodes + b->rule->right_nodes;
-    HYP_TRY(hyp_proof_reserve(b->eg, words, b->diag));
-    uint32_t *record = proofs->apps.data + at;
-    record[HYP_APP_RULESET] = b->ap->rules->index;
-    record[HYP_APP_RULE] = rule_index;
-    record[HYP_APP_UNION] = action;
-    memcpy(record + HYP_APP_ROWS, b->match + b->rule->reg_count, b->rule->left_nodes * sizeof *record);
-    for (size_t i = HYP_APP_ROWS + b->rule->left_nodes; i < words; i++) record[i] = HYP_NONE;
-    proofs->apps.len += words;
-    *out = (uint32_t)at;
-    return HYP_OK;
-}
-
-static void end_record(job *b, uint32_t record, bool keep)
-{
-    hyp_proofs *proofs = &b->eg->proofs;
-    size_t rows = record + HYP_APP_ROWS + b->rule->left_nodes;
-    if (!keep && proofs->apps.len == rows + b->rule->right_nodes)
-        proofs->apps.len = record;
-    else if (b->rule->right_nodes)
-        memcpy(proofs->apps.data + rows, b->ap->right.data, b->rule->right_nodes * sizeof(uint32_t));
-}
-
-void hyp_apply_tell(const hyp_applier *ap, uint32_t rule_index, const uint32_t *match, uint32_t number,
-                    uint32_t left_class, uint32_t right_class, uint32_t right)
-{
-    const hyp_rule *rule = hyp_rule_applied(ap->rules, rule_index);
-    hyp_rewrite_event event = {.iteration = ap->iteration,
-                               .rule = HYP_RULE_INDEX(rule_index),
-                               .left = left_class,
-                               .right = right_class,
-                               .created = rule->actions[number].right.kind == HYP_PAT_NODE ? right : HYP_NONE};
-    if (ap->eg->explain) {
-        event.matched = match + rule->reg_count;
-        event.matched_count = rule->left_nodes;
-    }
-    ap->on_rewrite(&event, ap->user);
-}
-
-/* Whether the analysis lets two classes be one. */
-static hyp_status check_agree(job *b, uint32_t x, uint32_t y)
-{
-    hyp_egraph *eg = b->eg;
-    if (!eg->analysis.agree || x == y) return HYP_OK;
-    return eg->analysis.agree(eg, hyp_fact(eg, x), hyp_fact(eg, y), eg->analysis.user, b->diag);
-}
-
-/* Whether the ruleset's owner lets the rule unite these; `right` is HYP_NONE while it is not built. */
-static bool may_unite(const job *b, hyp_class_id left, hyp_class_id right)
-{
-    const struct hyp_ruleset *rules = b->ap->rules;
-    return !rules->may_unite || rules->may_unite(rules->may_unite_user, &b->rule->info, left, right);
-}
-
-/* Unites the two terms of one action. `record` is that of the application, for proofs. */
-static hyp_status unite(job *b, uint32_t rule_index, uint32_t number, uint32_t record, bool *out_changed)
-{
-    hyp_egraph *eg = b->eg;
-    const hyp_action *action = &b->rule->actions[number];
-    uint32_t left, right;
-    if (action->root) /* for proofs the e-node that was matched, else the class, which is nearer to its root */
-        left = eg->explain ? b->match[b->rule->reg_count + action->root->index] : b->match[action->root->reg];
-    else
-        HYP_TRY(build(b, &action->left, &left));
-    uint32_t left_class = hyp_eg_find(eg, left), right_class;
-    bool born = false, changed = true; /* born: made as a member of the left class */
-    if (action->right.kind == HYP_PAT_NODE) {
-        uint32_t into = eg->analysis.data_size ? HYP_NONE : left_class; /* facts are joined by a union */
-        HYP_TRY(build_node(b, &action->right, into, &right, &born));
-        born = born && into != HYP_NONE;
-    } else {
-        HYP_TRY(build(b, &action->right, &right));
-    }
-    if (born) {
-        right_class = right;
-        if (eg->explain) hyp_proof_edge(eg, left, right, record);
-    } else {
-        right_class = hyp_eg_find(eg, right);
-        if (!may_unite(b, left_class, right_class)) {
-            if (eg->explain) end_record(b, record, b->created);
-            return HYP_OK;
-        }
-        HYP_TRY(check_agree(b, left_class, right_class));
-        HYP_TRY(hyp_eg_union(eg, left, right, record, &changed, b->diag));
-    }
-    changed = changed || b->created;
-    if (eg->explain) end_record(b, record, changed || eg->explain_all);
-    if (changed && b->ap->on_rewrite)
-        hyp_apply_tell(b->ap, rule_index, b->match, number, left_class, right_class, right);
-    *out_changed = *out_changed || changed;
-    return HYP_OK;
-}
-
-/* Performs one action. */
-static hyp_status act(job *b, uint32_t rule_index, uint32_t number, bool *out_changed)
-{
-    uint32_t record = HYP_NONE;
-    b->created = false;
-    if (b->eg->explain) {
-        HYP_TRY(begin_record(b, rule_index, number, &record));
-        b->eg->app = record;
-    }
-    hyp_status status = unite(b, rule_index, number, record, out_changed);
-    if (status != HYP_OK && b->eg->explain) end_record(b, record, b->created); /* what was made names it */
-    return status;
+    const struct hyp_ruleset *rules = ap->rules;
+    return !rules->may_unite || rules->may_unite(rules->may_unite_user, &rule->info, left, right);
 }
 
 /* Calls the functions of all actions. */
@@ -291,48 +189,27 @@ static hyp_status call_functions(job *b)
     return HYP_OK;
 }
 
-static hyp_status run_job(job *b, uint32_t rule_index, hyp_outcome *out)
-{
-    const hyp_rule *rule = b->rule;
-    bool ok = true, changed = false;
-    *out = HYP_APPLIED_DECLINED;
-    if (rule->cond) HYP_TRY(holds(b, rule->cond, &ok));
-    if (!ok) return HYP_OK;
-    for (uint32_t i = 0; i < rule->action_count; i++) {
-        if (!rule->actions[i].root || may_unite(b, hyp_eg_find(b->eg, b->match[rule->actions[i].root->reg]), HYP_NONE))
-            continue;
-        *out = HYP_APPLIED_NOTHING;
-        return HYP_OK;
-    }
-    HYP_TRY(call_functions(b));
-    if (b->declined) return HYP_OK;
-    for (uint32_t i = 0; i < rule->action_count; i++) HYP_TRY(act(b, rule_index, i, &changed));
-    *out = changed ? HYP_APPLIED_CHANGE : HYP_APPLIED_NOTHING;
-    return HYP_OK;
-}
-
 /* Makes the applier ready for one match. */
-static hyp_status begin(hyp_applier *ap, const hyp_rule *rule, hyp_diag *diag)
+static hyp_status begin(hyp_applier *ap, hyp_diag *diag)
 {
-    HYP_TRY(hyp_vec_reserve(&ap->args, 1, diag)); /* so that no offset is taken from NULL */
     ap->args.len = 0;
-    ap->right.len = 0;
-    if (!rule->calls && !ap->eg->explain) return HYP_OK; /* a plain rule: what it builds need not be kept */
-    HYP_TRY(hyp_vec_reserve(&ap->right, rule->right_nodes, diag));
-    ap->right.len = rule->right_nodes;
-    for (size_t i = 0; i < ap->right.len; i++) ap->right.data[i] = HYP_NONE;
-    return HYP_OK;
+    return hyp_vec_reserve(&ap->args, 1, diag); /* so that no offset is taken from NULL */
 }
 
-hyp_status hyp_apply(hyp_applier *ap, uint32_t rule_index, const uint32_t *match, hyp_outcome *out, hyp_diag *diag)
+hyp_status hyp_apply_ask(hyp_applier *ap, const hyp_rule *rule, const uint32_t *match, uint32_t *right, hyp_outcome *out,
+                         hyp_diag *diag)
 {
-    const hyp_rule *rule = hyp_rule_applied(ap->rules, rule_index);
-    job b = {.ap = ap, .eg = ap->eg, .rule = rule, .match = match, .diag = diag};
-    HYP_TRY(begin(ap, rule, diag));
-    hyp_status status = run_job(&b, rule_index, out);
-    ap->eg->app = HYP_NONE;
-    if (status != HYP_ERR_MALFORMED) return status;
-    *out = HYP_APPLIED_REFUSED;
+    job b = {.ap = ap, .eg = ap->eg, .rule = rule, .match = match, .right = right, .diag = diag};
+    bool ok = true;
+    *out = HYP_APPLIED_DECLINED;
+    HYP_TRY(begin(ap, diag));
+    if (rule->cond) HYP_TRY(holds(&b, rule->cond, &ok));
+    if (!ok) return HYP_OK;
+    for (uint32_t i = 0; i < rule->action_count && ok; i++)
+        if (rule->actions[i].root)
+            ok = hyp_apply_may_unite(ap, rule, hyp_eg_find(ap->eg, match[rule->actions[i].root->reg]), HYP_NONE);
+    if (ok) HYP_TRY(call_functions(&b));
+    *out = !ok ? HYP_APPLIED_FORBIDDEN : b.declined ? HYP_APPLIED_DECLINED : HYP_APPLIED_NOTHING;
     return HYP_OK;
 }
 
@@ -342,7 +219,7 @@ hyp_status hyp_apply_part(hyp_applier *ap, uint32_t rule_index, const uint32_t *
     const hyp_rule *rule = &ap->rules->rules.data[rule_index];
     job b = {.ap = ap, .eg = ap->eg, .rule = rule, .match = match, .diag = diag};
     *out_holds = true;
-    HYP_TRY(begin(ap, rule, diag));
+    HYP_TRY(begin(ap, diag));
     if (rule->cond) HYP_TRY(holds(&b, rule->cond, out_holds));
     for (uint32_t i = 0; i < rule->collecting->key_count && *out_holds; i++) {
         HYP_TRY(build(&b, &rule->collecting->keys[i], &out_keys[i]));
@@ -378,7 +255,9 @@ static hyp_status probe_job(job *b, uint32_t number, hyp_probe *out)
     out->left = action->root ? b->match[action->root->reg] : HYP_NONE;
     if (!action->root) HYP_TRY(build(b, &action->left, &out->left));
     HYP_TRY(build(b, &action->right, &out->right));
-    return check_agree(b, hyp_eg_find(b->eg, out->left), hyp_eg_find(b->eg, out->right));
+    uint32_t x = hyp_eg_find(b->eg, out->left), y = hyp_eg_find(b->eg, out->right);
+    if (!b->eg->analysis.agree || x == y) return HYP_OK;
+    return b->eg->analysis.agree(b->eg, hyp_fact(b->eg, x), hyp_fact(b->eg, y), b->eg->analysis.user, b->diag);
 }
 
 hyp_status hyp_apply_probe(struct hyp_ruleset *rules, uint32_t rule_index, const uint32_t *match, uint32_t number,
@@ -387,7 +266,10 @@ hyp_status hyp_apply_probe(struct hyp_ruleset *rules, uint32_t rule_index, const
     hyp_applier ap = {.eg = rules->eg, .rules = rules};
     job b = {.ap = &ap, .eg = rules->eg, .rule = hyp_rule_applied(rules, rule_index), .match = match, .diag = diag};
     *out = (hyp_probe){.left = HYP_NONE, .right = HYP_NONE};
-    hyp_status status = begin(&ap, b.rule, diag);
+    hyp_status status = begin(&ap, diag);
+    if (status == HYP_OK) status = hyp_vec_reserve(&ap.right, b.rule->right_nodes + 1, diag);
+    for (uint32_t i = 0; i < b.rule->right_nodes && status == HYP_OK; i++) ap.right.data[i] = HYP_NONE;
+    b.right = ap.right.data;
     if (status == HYP_OK) status = probe_job(&b, number, out);
     hyp_applier_dispose(&ap);
     out->refused = status == HYP_ERR_MALFORMED;
@@ -398,4 +280,6 @@ void hyp_applier_dispose(hyp_applier *ap)
 {
     hyp_vec_free(&ap->args);
     hyp_vec_free(&ap->right);
+    hyp_vec_free(&ap->made);
+    hyp_vec_free(&ap->notes);
 }

@@ -1,12 +1,22 @@
-/* Applying plain rules to many matches at once.
+/* Applying a rule to many matches at once.
  *
- * Where a right side is made of e-nodes and variables alone nothing can decline, so a batch is built level by level:
- * all its innermost e-nodes first, then what is above them, and last the roots with the unions. At each level the
- * slots of the hash-cons are asked for, then the rows that they name, then both are met; so many misses of
- * the cache are under way at a time. All room is reserved before, and nothing fails on the way. */
-#include "egraph/core/table.h"
+ * What decides whether a match is applied comes first: conditions, the owner of the rules, functions (apply.c). What is left
+ * is built level by level: an e-node of the right side for all matches, innermost first, and last the roots with the
+ * unions. At each level the slots of the hash-cons are asked for, then the rows that they name, then both are met; so
+ * many misses of the cache are under way at a time. Room is reserved before; where a limit does not allow that, a part of
+ * the batch is done, and in the end one match, whose e-nodes are made as far as the limit reaches. */
+#include <string.h>
+
 #include "egraph/core/record.h"
+#include "egraph/core/table.h"
 #include "egraph/rules/rule.h"
+
+/* By match; not worth setting to zero. */
+typedef struct row_keys {
+    uint32_t kid[HYP_MATCH_BATCH][2], hash[HYP_MATCH_BATCH];
+    size_t slot[HYP_MATCH_BATCH]; /* where probing begins: nothing before has the tag */
+    uint8_t grew[HYP_MATCH_BATCH]; /* bit by action: it made a row; those from the eighth on share one */
+} row_keys;
 
 typedef struct batch {
     hyp_egraph *eg;
@@ -14,159 +24,414 @@ typedef struct batch {
     const hyp_rule *rule;
     uint32_t rule_index, words;
     const uint32_t *matches;
-    size_t count;
-    uint32_t kid[HYP_MATCH_BATCH][2], hash[HYP_MATCH_BATCH];
-    size_t slot[HYP_MATCH_BATCH];                   /* where probing begins: nothing before has the tag */
-    uint32_t row[HYP_BUILD_LIMIT][HYP_MATCH_BATCH]; /* what each build gave */
-    uint8_t made[HYP_MATCH_BATCH];                  /* bit by build: a new row */
+    size_t first, end;      /* of the matches that are being built */
+    hyp_outcome *outcomes;  /* by match */
+    uint32_t *right;        /* right_nodes for each match: what e-nodes and calls gave, and answers */
+    uint8_t *made;          /* beside it, for proofs: a new row */
+    bool one_by_one;        /* there is no room for all: each row asks for its own */
+    bool is_bare;           /* there is room for all, and a new row is nothing but a row */
+    bool asks;              /* somebody is asked before classes are united */
+    bool asked;             /* the late roots' keys are set, as of before the unions */
+    row_keys *keys;
+    hyp_refusal *refusal;
+    hyp_diag *diag;
 } batch;
+
+/* Whether a match is not built, or not any further. */
+static inline bool is_out(const batch *b, size_t i) { return b->outcomes[i] >= HYP_APPLIED_FORBIDDEN; }
+
+static inline uint32_t *right_of(const batch *b, size_t i) { return b->right + i * b->rule->right_nodes; }
 
 static inline uint32_t class_of(hyp_egraph *eg, uint32_t row) { return hyp_eg_now(eg, eg->rows[row].home); }
 
 /* What an argument of a build is for match i: the id as it was given, and its class now. */
 static inline uint32_t given(const batch *b, size_t i, uint32_t arg)
 {
-    return arg & HYP_BUILT ? b->row[arg & ~HYP_BUILT][i] : b->matches[i * b->words + arg];
+    return arg & HYP_ARG_RIGHT ? right_of(b, i)[arg & HYP_ARG_INDEX] : b->matches[i * b->words + arg];
 }
 
 static inline uint32_t canonical(const batch *b, size_t i, uint32_t arg)
 {
-    uint32_t id = given(b, i, arg);
-    return arg & HYP_BUILT ? class_of(b->eg, id) : hyp_eg_now(b->eg, id);
+    if (!(arg & HYP_ARG_RIGHT)) return hyp_eg_now(b->eg, b->matches[i * b->words + arg]);
+    uint32_t id = right_of(b, i)[arg & HYP_ARG_INDEX];
+    return arg & HYP_ARG_BUILT ? class_of(b->eg, id) : hyp_eg_find(b->eg, id);
 }
 
-static void ask_slots(batch *b, const hyp_build *build)
+static inline void set_key(batch *b, const hyp_build *build, size_t i)
+{
+    uint32_t *kid = b->keys->kid[i], n = build->count;
+    kid[0] = n > 0 ? canonical(b, i, build->arg[0]) : HYP_NONE;
+    kid[1] = n > 1 ? canonical(b, i, build->arg[1]) : HYP_NONE;
+    uint32_t hash = n == 2   ? hyp_table_hash(build->op, kid, 2) /* each a loop of known length */
+                    : n == 1 ? hyp_table_hash(build->op, kid, 1)
+                             : hyp_table_hash(build->op, kid, 0);
+    b->keys->hash[i] = hash;
+    b->keys->slot[i] = hash & (b->eg->slot_count - 1);
+}
+
+/* ---- e-nodes ------------------------------------------------------------------------------------ */
+
+static inline uint8_t action_bit(uint32_t action) { return (uint8_t)(1u << (action < 8 ? action : 7)); }
+
+static void note_made(batch *b, const hyp_build *build, size_t i, uint32_t row)
+{
+    b->keys->grew[i] |= action_bit(build->action);
+    if (!b->eg->explain) return;
+    b->made[i * b->rule->right_nodes + build->pat->index] = 1;
+    b->eg->proofs.origin[row] = HYP_NONE; /* until there is a record */
+}
+
+/* Makes the plain e-node of match i that was not met. */
+static hyp_status make(batch *b, const hyp_build *build, size_t i, uint32_t into, size_t slot, uint32_t *out)
 {
     hyp_egraph *eg = b->eg;
-    size_t mask = eg->slot_count - 1;
-    for (size_t i = 0; i < b->count; i++) {
-        uint32_t *kid = b->kid[i];
-        kid[0] = build->count > 0 ? canonical(b, i, build->arg[0]) : HYP_NONE;
-        kid[1] = build->count > 1 ? canonical(b, i, build->arg[1]) : HYP_NONE;
-        b->hash[i] = hyp_table_hash(build->op, kid, build->count);
-        __builtin_prefetch(&eg->slots[b->hash[i] & mask], 1);
+    const uint32_t *kid = b->keys->kid[i];
+    uint32_t ids[2] = {HYP_NONE, HYP_NONE};
+    if (b->one_by_one) {
+        HYP_TRY(hyp_eg_reserve_rows(eg, 1, b->diag));
+        slot = hyp_table_probe_from(eg, b->keys->hash[i] & (eg->slot_count - 1), b->keys->hash[i], build->op, kid);
     }
+    for (uint32_t j = 0; eg->explain && j < build->count; j++) ids[j] = given(b, i, build->arg[j]);
+    hyp_new_row row = {
+        .op = build->op, .kid = {kid[0], kid[1]}, .given = ids, .into = into, .hash = b->keys->hash[i], .slot = slot};
+    HYP_TRY(hyp_eg_new_row(eg, &row, out, b->diag));
+    note_made(b, build, i, *out);
+    return HYP_OK;
 }
 
-static void ask_rows(batch *b)
+/* Finds or makes a plain e-node of match i, whose key is set. A new one joins the class `into`, if any. */
+static inline hyp_status meet(batch *b, const hyp_build *build, size_t i, uint32_t into, uint32_t *out)
 {
-    const hyp_egraph *eg = b->eg;
-    size_t mask = eg->slot_count - 1;
-    for (size_t i = 0; i < b->count; i++) {
-        size_t at = b->hash[i] & mask;
-        while (eg->slots[at].row != HYP_NONE && eg->slots[at].tag != b->hash[i]) at = (at + 1) & mask;
-        if (eg->slots[at].row != HYP_NONE) __builtin_prefetch(&eg->rows[eg->slots[at].row]);
-        b->slot[i] = at;
-    }
+    size_t slot = hyp_table_probe_from(b->eg, b->keys->slot[i], b->keys->hash[i], build->op, b->keys->kid[i]);
+    *out = b->eg->slots[slot].row;
+    if (*out != HYP_NONE) return HYP_OK;
+    if (!b->is_bare) return make(b, build, i, into, slot, out);
+    *out = hyp_eg_put_row(b->eg, build->op, b->keys->kid[i], into, b->keys->hash[i], slot);
+    b->keys->grew[i] |= action_bit(build->action);
+    return HYP_OK;
 }
 
-/* Finds or makes the e-node of match i; a new one joins the class `into`, if any. */
-static inline uint32_t meet(batch *b, const hyp_build *build, uint32_t which, size_t i, uint32_t into)
+static hyp_status push_kid(batch *b, const hyp_pat *kid, size_t i)
 {
-    hyp_egraph *eg = b->eg;
-    size_t slot = hyp_table_probe_from(eg, b->slot[i], b->hash[i], build->op, b->kid[i]);
-    uint32_t row = eg->slots[slot].row;
-    if (row != HYP_NONE) return row;
-    row = hyp_eg_new_row(eg, build->op, b->kid[i], into, b->hash[i], slot);
-    b->made[i] |= (uint8_t)(1u << which);
-    if (eg->explain) {
-        for (uint32_t j = 0; j < 2; j++)
-            eg->proofs.kid[2 * (size_t)row + j] = j < build->count ? given(b, i, build->arg[j]) : HYP_NONE;
-        eg->proofs.parent[row] = eg->proofs.why[row] = eg->proofs.origin[row] = HYP_NONE;
-    }
-    return row;
+    const uint32_t *match = b->matches + i * b->words;
+    if (kid->kind != HYP_PAT_SEQ)
+        return hyp_vec_push(&b->ap->args, b->diag, kid->kind == HYP_PAT_VAR ? match[kid->reg] : right_of(b, i)[kid->index]);
+    return hyp_apply_push_sequence(b->ap, b->rule, match, kid, b->diag);
+}
+
+/* The same for any e-node. */
+static hyp_status meet_any(batch *b, const hyp_build *build, size_t i, uint32_t into, uint32_t *out)
+{
+    const hyp_pat *pat = build->pat;
+    uint32_t op = pat->op;
+    bool created;
+    b->ap->args.len = 0;
+    for (uint32_t j = 0; j < pat->count; j++) HYP_TRY(push_kid(b, &pat->kids[j], i));
+    if (op == HYP_NONE) HYP_TRY(hyp_eg_op(b->eg, pat->symbol, (uint32_t)b->ap->args.len, &op, b->diag));
+    HYP_TRY(hyp_eg_add(b->eg, op, b->ap->args.data, into, out, &created, b->diag));
+    if (created) note_made(b, build, i, *out);
+    return HYP_OK;
 }
 
 /* Writes the record of an application; there is room for it. */
-static uint32_t record(const batch *b, size_t i)
+static uint32_t record(const batch *b, size_t i, uint32_t action)
 {
     hyp_proofs *proofs = &b->eg->proofs;
     const hyp_rule *rule = b->rule;
     uint32_t at = (uint32_t)proofs->apps.len, *r = proofs->apps.data + at;
-    const uint32_t *rows = b->matches + i * b->words + rule->reg_count;
+    const uint32_t *right = right_of(b, i);
+    uint8_t *made = b->made + i * rule->right_nodes;
     r[HYP_APP_RULESET] = b->ap->rules->index;
     r[HYP_APP_RULE] = b->rule_index;
-    r[HYP_APP_UNION] = 0;
-    r += HYP_APP_ROWS;
-    for (uint32_t n = 0; n < rule->left_nodes; n++) *r++ = rows[n];
-    for (uint32_t n = 0; n < rule->build_count; n++) {
-        r[rule->builds[n].index] = b->row[n][i];
-        if (b->made[i] >> n & 1) proofs->origin[b->row[n][i]] = at;
-    }
+    r[HYP_APP_UNION] = action;
+    memcpy(r + HYP_APP_ROWS, b->matches + i * b->words + rule->reg_count, rule->left_nodes * sizeof *r);
+    memcpy(r + HYP_APP_ROWS + rule->left_nodes, right, rule->right_nodes * sizeof *r);
     proofs->apps.len += HYP_APP_ROWS + rule->left_nodes + rule->right_nodes;
+    for (uint32_t n = 0; n < rule->right_nodes; n++) {
+        if (!made[n]) continue;
+        proofs->origin[right[n]] = at;
+        made[n] = 0;
+    }
     return at;
 }
 
-/* The last build of match i and the union. Unions of the matches before may have moved its children. */
-static bool finish(batch *b, size_t i)
+/* ---- levels ------------------------------------------------------------------------------------- */
+
+/* Sets the keys of a plain e-node of all matches, and has what will be met brought near. */
+static void ask(batch *b, const hyp_build *build)
+{
+    hyp_egraph *eg = b->eg;
+    size_t mask = eg->slot_count - 1;
+    for (size_t i = b->first; i < b->end; i++) {
+        if (is_out(b, i)) continue;
+        set_key(b, build, i);
+        __builtin_prefetch(&eg->slots[b->keys->slot[i]], 1);
+    }
+    for (size_t i = b->first; i < b->end; i++) {
+        if (is_out(b, i)) continue;
+        size_t at = b->keys->slot[i];
+        while (eg->slots[at].row != HYP_NONE && eg->slots[at].tag != b->keys->hash[i]) at = (at + 1) & mask;
+        if (eg->slots[at].row != HYP_NONE) __builtin_prefetch(&eg->rows[eg->slots[at].row]);
+        b->keys->slot[i] = at;
+    }
+}
+
+/* An application that means nothing is refused, and what it has made names it; the run goes on. */
+static hyp_status refuse(batch *b, size_t i, uint32_t action, hyp_status status)
+{
+    if (status != HYP_ERR_MALFORMED) return status;
+    b->outcomes[i] = HYP_APPLIED_REFUSED;
+    hyp_refusal_note(b->refusal, i, b->diag);
+    if (b->eg->explain && b->keys->grew[i]) record(b, i, action);
+    return HYP_OK;
+}
+
+static hyp_status build_level(batch *b, const hyp_build *build)
+{
+    if (build->plain) ask(b, build);
+    for (size_t i = b->first; i < b->end; i++) {
+        if (is_out(b, i)) continue;
+        uint32_t *out = &right_of(b, i)[build->pat->index];
+        hyp_status status = build->plain ? meet(b, build, i, HYP_NONE, out) : meet_any(b, build, i, HYP_NONE, out);
+        if (status != HYP_OK) HYP_TRY(refuse(b, i, build->action, status));
+    }
+    return HYP_OK;
+}
+
+/* ---- unions ------------------------------------------------------------------------------------- */
+
+/* The root of a right side that no level has built. Unions of the matches before may have moved its children. */
+static inline hyp_status build_root(batch *b, const hyp_action *action, size_t i, uint32_t into, uint32_t *out)
+{
+    const hyp_build *build = &action->late;
+    if (!build->plain) return meet_any(b, build, i, into, out);
+    bool stale = !b->asked;
+    for (uint32_t j = 0; j < build->count; j++) stale = stale || hyp_moved(b->eg, b->keys->kid[i][j]);
+    if (stale) set_key(b, build, i);
+    return meet(b, build, i, into, out);
+}
+
+/* The two sides of an action: ids as proofs know them, and their classes before they are united. */
+typedef struct sides {
+    uint32_t left, right, left_class, right_class;
+    bool born; /* the right side is a row that nothing has seen so far */
+} sides;
+
+/* A term that an action unites, other than a late root, and its class. */
+static inline void find_side(const batch *b, const hyp_pat *pat, size_t i, uint32_t *out, uint32_t *out_class)
+{
+    hyp_egraph *eg = b->eg;
+    *out = pat->kind == HYP_PAT_VAR ? b->matches[i * b->words + pat->reg] : right_of(b, i)[pat->index];
+    *out_class = pat->kind == HYP_PAT_NODE ? class_of(eg, *out) : pat->kind == HYP_PAT_VAR ? hyp_eg_now(eg, *out) : hyp_eg_find(eg, *out);
+}
+
+static inline hyp_status find_sides(batch *b, const hyp_action *action, size_t i, sides *out)
+{
+    hyp_egraph *eg = b->eg;
+    const uint32_t *match = b->matches + i * b->words;
+    if (action->root) { /* for proofs the e-node that was matched, else the class, which is nearer to its root */
+        out->left_class = hyp_eg_now(eg, match[action->root->reg]);
+        out->left = eg->explain ? match[b->rule->reg_count + action->root->index] : out->left_class;
+    } else {
+        find_side(b, &action->left, i, &out->left, &out->left_class);
+    }
+    out->born = false;
+    if (!action->is_late) {
+        find_side(b, &action->right, i, &out->right, &out->right_class);
+        return HYP_OK;
+    }
+    size_t before = eg->row_count;
+    HYP_TRY(build_root(b, action, i, b->asks ? HYP_NONE : out->left_class, &out->right));
+    right_of(b, i)[action->right.index] = out->right;
+    out->born = eg->row_count > before;
+    out->right_class = out->born ? out->right : class_of(eg, out->right);
+    return HYP_OK;
+}
+
+/* Whether the owner of the rules and the analysis let the classes of two sides be one; HYP_ERR_MALFORMED: the analysis does
+ * not. A row that joined its class when it was made is not asked about. */
+static hyp_status may_unite(batch *b, const sides *s, bool *out)
+{
+    hyp_egraph *eg = b->eg;
+    *out = true;
+    if (s->born && !b->asks) return HYP_OK;
+    *out = hyp_apply_may_unite(b->ap, b->rule, s->left_class, s->right_class);
+    if (!*out || !eg->analysis.agree) return HYP_OK;
+    return eg->analysis.agree(eg, hyp_fact(eg, s->left_class), hyp_fact(eg, s->right_class), eg->analysis.user, b->diag);
+}
+
+/* What an action does that changes something. */
+static void change(batch *b, size_t i, uint32_t number, const sides *s, bool unites)
+{
+    hyp_egraph *eg = b->eg;
+    uint32_t app = eg->explain ? record(b, i, number) : HYP_NONE;
+    if (unites && s->born) {
+        if (b->asks) hyp_eg_adopt(eg, s->right, s->left_class);
+        if (eg->explain) hyp_proof_edge(eg, s->left, s->right, app);
+    } else if (unites) {
+        hyp_eg_union_reserved(eg, s->left, s->right, app);
+    }
+    b->outcomes[i] = HYP_APPLIED_CHANGE;
+    if (!b->ap->on_rewrite) return;
+    b->ap->notes.data[b->ap->notes.len++] = (hyp_rewrite_note){(uint32_t)i, number, s->left_class, s->right_class, s->right};
+}
+
+/* Unites the two terms of an action. */
+static inline hyp_status unite(batch *b, size_t i, uint32_t number)
+{
+    sides s;
+    bool may = true, grew;
+    HYP_TRY(find_sides(b, &b->rule->actions[number], i, &s));
+    grew = b->keys->grew[i] & action_bit(number);
+    if (s.left_class == s.right_class && !grew) {
+        if (b->eg->explain_all) record(b, i, number);
+        return HYP_OK;
+    }
+    if (s.left_class != s.right_class) HYP_TRY(may_unite(b, &s, &may));
+    if (may)
+        change(b, i, number, &s, s.left_class != s.right_class);
+    else if (b->eg->explain && grew)
+        record(b, i, number);
+    return HYP_OK;
+}
+
+/* unite() where a row is nothing but a row, nobody is asked or told, and the late root was asked for: most of what runs do. */
+static inline void unite_bare(batch *b, const hyp_action *action, size_t i)
+{
+    hyp_egraph *eg = b->eg;
+    const hyp_build *build = &action->late;
+    const uint32_t *kid = b->keys->kid[i];
+    uint32_t left = hyp_eg_now(eg, b->matches[i * b->words + action->root->reg]);
+    for (uint32_t j = 0; j < build->count; j++) {
+        if (!hyp_moved(eg, kid[j])) continue;
+        set_key(b, build, i);
+        break;
+    }
+    size_t slot = hyp_table_probe_from(eg, b->keys->slot[i], b->keys->hash[i], build->op, kid);
+    uint32_t row = eg->slots[slot].row, right = row == HYP_NONE ? left : class_of(eg, row);
+    if (row == HYP_NONE)
+        hyp_eg_put_row(eg, build->op, kid, left, b->keys->hash[i], slot);
+    else if (left != right)
+        hyp_eg_union_reserved(eg, left, right, HYP_NONE);
+    else if (!b->keys->grew[i])
+        return;
+    b->outcomes[i] = HYP_APPLIED_CHANGE;
+}
+
+static hyp_status unite_all(batch *b)
+{
+    const hyp_rule *rule = b->rule;
+    const hyp_action *first = &rule->actions[0];
+    b->asked = rule->action_count == 1 && first->root && first->is_late && first->late.plain && !b->one_by_one;
+    if (b->asked) ask(b, &first->late);
+    if (b->asked && b->is_bare && !b->ap->on_rewrite && !b->ap->rules->may_unite) {
+        for (size_t i = b->first; i < b->end; i++)
+            if (!is_out(b, i)) unite_bare(b, first, i);
+        return HYP_OK;
+    }
+    for (size_t i = b->first; i < b->end; i++) {
+        for (uint32_t a = 0; a < rule->action_count && !is_out(b, i); a++) {
+            hyp_status status = unite(b, i, a);
+            if (status != HYP_OK) HYP_TRY(refuse(b, i, a, status));
+        }
+    }
+    return HYP_OK;
+}
+
+/* ---- the batch ---------------------------------------------------------------------------------- */
+
+/* Room for all that these matches may make: for each row, union and record. */
+static hyp_status reserve(const batch *b, size_t count, bool rows, hyp_diag *diag)
 {
     hyp_egraph *eg = b->eg;
     const hyp_rule *rule = b->rule;
-    const hyp_action *action = &rule->actions[0];
-    const uint32_t *match = b->matches + i * b->words;
-    uint32_t left = hyp_eg_now(eg, match[action->root->reg]), right, app = HYP_NONE;
-    if (rule->build_count) {
-        uint32_t last = rule->build_count - 1, *kid = b->kid[i];
-        const hyp_build *build = &rule->builds[last];
-        bool moved = false;
-        for (uint32_t j = 0; j < build->count; j++)
-            if (hyp_moved(eg, kid[j])) kid[j] = hyp_eg_find(eg, kid[j]), moved = true;
-        if (moved) {
-            b->hash[i] = hyp_table_hash(build->op, kid, build->count);
-            b->slot[i] = b->hash[i] & (eg->slot_count - 1);
+    size_t actions = count * rule->action_count, words = HYP_APP_ROWS + rule->left_nodes + rule->right_nodes;
+    if (rows) HYP_TRY(hyp_eg_reserve_rows(eg, count * rule->right_nodes, diag));
+    if (b->ap->on_rewrite) HYP_TRY(hyp_vec_reserve(&b->ap->notes, actions, diag));
+    if (eg->explain) HYP_TRY(hyp_proof_reserve(eg, actions * words, diag));
+    return hyp_eg_reserve(eg, &eg->pending, eg->pending.len + actions, diag);
+}
+
+/* Sets how many matches are built next, and has room made for them. */
+static hyp_status begin(batch *b, size_t count)
+{
+    hyp_stop before = b->eg->limit_hit;
+    size_t n = count - b->first;
+    while (reserve(b, n, true, NULL) != HYP_OK && n) n /= 2;
+    b->eg->limit_hit = before; /* one by one may still do */
+    b->one_by_one = n == 0;
+    b->is_bare = n && !hyp_eg_analysed(b->eg) && !b->eg->explain;
+    b->end = b->first + (n ? n : 1);
+    b->ap->notes.len = 0;
+    return n ? HYP_OK : reserve(b, 1, false, b->diag);
+}
+
+/* Tells the caller of the rewrites, when all are done: it may add terms. */
+static void tell(const batch *b)
+{
+    for (size_t n = 0; n < b->ap->notes.len; n++) {
+        const hyp_rewrite_note *note = &b->ap->notes.data[n];
+        const hyp_pat *right = &b->rule->actions[note->action].right;
+        hyp_rewrite_event event = {.iteration = b->ap->iteration,
+                                   .rule = HYP_RULE_INDEX(b->rule_index),
+                                   .left = note->left,
+                                   .right = note->right_class,
+                                   .created = right->kind == HYP_PAT_NODE ? note->right : HYP_NONE};
+        if (b->eg->explain) {
+            event.matched = b->matches + note->match * b->words + b->rule->reg_count;
+            event.matched_count = b->rule->left_nodes;
         }
-        right = b->row[last][i] = meet(b, build, last, i, left);
-    } else {
-        right = match[action->right.reg];
+        b->ap->on_rewrite(&event, b->ap->user);
     }
-    bool born = rule->build_count && b->made[i] >> (rule->build_count - 1) & 1;
-    uint32_t right_class = born ? right : rule->build_count ? class_of(eg, right) : hyp_eg_now(eg, right);
-    bool changed = b->made[i] || left != right_class;
-    if (!changed) {
-        if (eg->explain_all) record(b, i);
-        return false;
-    }
-    if (eg->explain) {
-        uint32_t left_row = match[rule->reg_count + action->root->index];
-        app = record(b, i);
-        if (born)
-            hyp_proof_edge(eg, left_row, right, app);
-        else
-            hyp_eg_union_reserved(eg, left_row, right, app);
-    } else if (!born) {
-        hyp_eg_union_reserved(eg, left, right_class, HYP_NONE);
-    }
-    if (b->ap->on_rewrite) hyp_apply_tell(b->ap, b->rule_index, match, 0, left, right_class, right);
-    return true;
 }
 
-/* Room for all that the batch may make. */
-static bool reserve(const batch *b)
+static hyp_status build_some(batch *b)
 {
-    hyp_egraph *eg = b->eg;
-    hyp_stop before = eg->limit_hit;
-    size_t words = HYP_APP_ROWS + b->rule->left_nodes + b->rule->right_nodes;
-    bool done = hyp_eg_reserve_rows(eg, b->count * b->rule->build_count) &&
-                hyp_eg_reserve(eg, &eg->pending, eg->pending.len + b->count, NULL) == HYP_OK &&
-                (!eg->explain || hyp_proof_reserve(eg, b->count * words, NULL) == HYP_OK);
-    eg->limit_hit = before;
-    return done;
+    hyp_status status = HYP_OK;
+    for (uint32_t n = 0; n < b->rule->build_count && status == HYP_OK; n++) status = build_level(b, &b->rule->builds[n]);
+    if (status == HYP_OK) status = unite_all(b);
+    tell(b);
+    return status;
 }
 
-bool hyp_apply_straight(hyp_applier *ap, uint32_t rule_index, const uint32_t *matches, size_t count,
-                        size_t *out_changed)
+static hyp_status make_room(batch *b, size_t count)
 {
-    const hyp_rule *rule = &ap->rules->rules.data[rule_index];
-    batch b = {.eg = ap->eg, .ap = ap, .rule = rule, .rule_index = rule_index, .matches = matches, .count = count};
+    hyp_applier *ap = b->ap;
+    size_t words = count * b->rule->right_nodes;
+    HYP_TRY(hyp_vec_reserve(&ap->right, words + 1, b->diag));
+    HYP_TRY(hyp_vec_reserve(&ap->made, words + 1, b->diag));
+    memset(ap->right.data, 0xff, words * sizeof *ap->right.data); /* HYP_NONE */
+    if (b->eg->explain) memset(ap->made.data, 0, words);
+    b->right = ap->right.data;
+    b->made = ap->made.data;
+    return HYP_OK;
+}
+
+hyp_status hyp_apply_batch(hyp_applier *ap, uint32_t rule_index, const uint32_t *matches, size_t count,
+                           hyp_outcome *outcomes, size_t *out_done, hyp_refusal *refusal, hyp_diag *diag)
+{
+    const hyp_rule *rule = hyp_rule_applied(ap->rules, rule_index);
+    batch b = {.eg = ap->eg, .ap = ap, .rule = rule, .rule_index = rule_index, .matches = matches, .outcomes = outcomes};
+    row_keys keys;
     b.words = hyp_match_words(rule);
-    *out_changed = 0;
-    if (!rule->straight || hyp_eg_analysed(ap->eg) || !reserve(&b)) return false;
-    for (uint32_t n = 0; n < rule->build_count; n++) {
-        ask_slots(&b, &rule->builds[n]);
-        ask_rows(&b);
-        if (n + 1 == rule->build_count) break;
-        for (size_t i = 0; i < count; i++) b.row[n][i] = meet(&b, &rule->builds[n], n, i, HYP_NONE);
+    b.keys = &keys;
+    b.asks = ap->eg->analysis.data_size && (ap->eg->analysis.agree || ap->rules->may_unite);
+    b.refusal = refusal;
+    b.diag = diag;
+    *out_done = 0;
+    bool questions = rule->cond || rule->calls || ap->rules->may_unite;
+    HYP_TRY(make_room(&b, count));
+    memset(keys.grew, 0, count * sizeof *keys.grew);
+    for (size_t i = 0; i < count; i++) {
+        outcomes[i] = HYP_APPLIED_NOTHING;
+        if (!questions) continue;
+        hyp_status status = hyp_apply_ask(ap, rule, matches + i * b.words, right_of(&b, i), &outcomes[i], diag);
+        if (status != HYP_OK) HYP_TRY(refuse(&b, i, 0, status));
     }
-    for (size_t i = 0; i < count; i++) *out_changed += finish(&b, i);
-    return true;
+    while (b.first < count) {
+        HYP_TRY(begin(&b, count));
+        HYP_TRY(build_some(&b));
+        *out_done = b.first = b.end;
+    }
+    return HYP_OK;
 }

@@ -34,7 +34,6 @@ typedef struct runner {
     double apply_seconds;
     hyp_iteration_report now;
     HYP_VEC(hyp_iteration_report) iterations;
-    hyp_diag said; /* of the application under way: a refusal is no failure of the run */
 } runner;
 
 static double seconds(void)
@@ -74,29 +73,40 @@ static hyp_status check_clock(void *user, hyp_diag *diag)
 
 /* ---- one rule ----------------------------------------------------------------------------------- */
 
-/* Counts a refused application, and keeps what is said of the rule's first one. */
-static hyp_status note_refusal(runner *r, hyp_diag *diag)
+/* Counts refused applications, and keeps what is said of the rule's first one. */
+static hyp_status note_refusals(runner *r, size_t count, const hyp_refusal *first, hyp_diag *diag)
 {
     hyp_rule_report *report = &r->report->rules[r->rule];
-    size_t bytes = strlen(r->said.message) + 1;
-    if (report->refused++) return HYP_OK;
+    report->refused += count;
+    if (!count || report->refusal) return HYP_OK;
+    size_t bytes = strlen(first->why.message) + 1;
     report->refusal = hyp_malloc(bytes);
     if (!report->refusal) return hyp_fail_memory(diag, bytes);
-    memcpy(report->refusal, r->said.message, bytes);
+    memcpy(report->refusal, first->why.message, bytes);
     return HYP_OK;
 }
 
-/* `rule` as in an application's record. */
-static hyp_status apply_match(runner *r, uint32_t rule, const uint32_t *match, hyp_outcome *out, hyp_diag *diag)
+/* Applies a rule to matches, as many as may still be applied; `rule` as in an application's record. *out_done of them have
+ * their outcomes, also after a failure. */
+static hyp_status apply_matches(runner *r, uint32_t rule, const uint32_t *matches, size_t count, hyp_outcome *outcomes,
+                                size_t *out_done, hyp_diag *diag)
 {
-    if (r->options.max_matches && r->applied >= r->options.max_matches) return stop_with(r, HYP_STOP_MATCHES, diag);
-    hyp_status status = hyp_apply(&r->applier, rule, match, out, &r->said);
+    size_t left = r->options.max_matches ? r->options.max_matches - r->applied : count, refused = 0;
+    hyp_refusal first;
+    hyp_diag said;
+    first.match = SIZE_MAX;
+    said.message[0] = 0;
+    *out_done = 0;
+    if (left == 0) return stop_with(r, HYP_STOP_MATCHES, diag);
+    hyp_status status = hyp_apply_batch(&r->applier, rule, matches, count < left ? count : left, outcomes, out_done, &first, &said);
+    for (size_t i = 0; i < *out_done; i++) {
+        refused += outcomes[i] == HYP_APPLIED_REFUSED;
+        r->applications += outcomes[i] == HYP_APPLIED_CHANGE;
+        r->applied += outcomes[i] <= HYP_APPLIED_FORBIDDEN;
+    }
+    HYP_TRY(note_refusals(r, refused, &first, diag));
     if (status == HYP_ERR_LIMIT && r->eg->limit_hit != HYP_STOP_SATURATED) return stop_with(r, r->eg->limit_hit, diag);
-    if (status != HYP_OK) return hyp_fail(diag, status, "%s", r->said.message);
-    if (*out == HYP_APPLIED_REFUSED) return note_refusal(r, diag);
-    if (*out != HYP_APPLIED_DECLINED) r->applied++;
-    if (*out == HYP_APPLIED_CHANGE) r->applications++;
-    return HYP_OK;
+    return status == HYP_OK ? HYP_OK : hyp_fail(diag, status, "%s", said.message);
 }
 
 /* Keeps a declined match, which may hold later when more is known. */
@@ -115,17 +125,6 @@ static hyp_status keep_declined(hyp_rule *rule, const uint32_t *match, hyp_diag 
     return HYP_OK;
 }
 
-/* Applies the first of some matches at once, if the rule allows it. Returns how many. */
-static size_t apply_straight(runner *r, const uint32_t *matches, size_t count)
-{
-    size_t left = r->options.max_matches ? r->options.max_matches - r->applied : count, changed;
-    if (count > left) count = left;
-    if (!hyp_apply_straight(&r->applier, r->rule, matches, count, &changed)) return 0;
-    r->applied += count;
-    r->applications += changed;
-    return count;
-}
-
 static hyp_status apply_batch(void *user, const uint32_t *matches, size_t count, hyp_diag *diag)
 {
     runner *r = user;
@@ -134,12 +133,15 @@ static hyp_status apply_batch(void *user, const uint32_t *matches, size_t count,
     hyp_status status = check_clock(r, diag);
     double begin = seconds();
     r->matches += count;
-    size_t i = status == HYP_OK ? apply_straight(r, matches, count) : 0;
-    for (; i < count && status == HYP_OK; i++) {
-        hyp_outcome outcome;
-        status = apply_match(r, r->rule, matches + i * words, &outcome, diag);
-        if (status == HYP_OK && outcome == HYP_APPLIED_DECLINED)
-            status = keep_declined(rule, matches + i * words, diag);
+    for (size_t at = 0, done; at < count && status == HYP_OK; at += done) {
+        hyp_outcome outcomes[HYP_MATCH_BATCH];
+        status = apply_matches(r, r->rule, matches + at * words, count - at, outcomes, &done, diag);
+        for (size_t i = 0; i < done && (rule->cond || rule->calls); i++) {
+            hyp_diag said;
+            if (outcomes[i] != HYP_APPLIED_DECLINED) continue;
+            hyp_status kept = keep_declined(rule, matches + (at + i) * words, &said);
+            if (status == HYP_OK && kept != HYP_OK) status = hyp_fail(diag, kept, "%s", said.message);
+        }
     }
     r->apply_seconds += seconds() - begin;
     return status;
@@ -150,22 +152,25 @@ static hyp_status ask_declined(runner *r, hyp_rule *rule, hyp_diag *diag)
 {
     uint32_t words = hyp_match_words(rule);
     uint64_t version = r->eg->version;
-    size_t kept = 0, at = 0;
+    size_t kept = 0, at = 0, count = rule->declined.len / words, done;
     hyp_status status = HYP_OK;
-    if (rule->asked == version || rule->declined.len == 0) return HYP_OK;
-    for (; at < rule->declined.len; at += words) {
-        uint32_t *match = rule->declined.data + at;
-        hyp_outcome outcome;
-        for (uint32_t i = 0; i < rule->reg_count; i++) match[i] = hyp_eg_find(r->eg, match[i]);
-        if (at / words % HYP_MATCH_BATCH == 0) status = check_clock(r, diag);
-        if (status == HYP_OK) status = apply_match(r, r->rule, match, &outcome, diag);
-        if (status != HYP_OK) break;
-        if (outcome != HYP_APPLIED_DECLINED) continue;
-        memmove(rule->declined.data + kept, match, words * sizeof *match);
-        kept += words;
+    if (rule->asked == version || count == 0) return HYP_OK;
+    while (at < count && status == HYP_OK) {
+        hyp_outcome outcomes[HYP_MATCH_BATCH];
+        uint32_t *matches = rule->declined.data + at * words;
+        size_t n = count - at < HYP_MATCH_BATCH ? count - at : HYP_MATCH_BATCH;
+        for (size_t i = 0; i < n; i++)
+            for (uint32_t j = 0; j < rule->reg_count; j++) matches[i * words + j] = hyp_eg_find(r->eg, matches[i * words + j]);
+        status = check_clock(r, diag);
+        done = 0;
+        if (status == HYP_OK) status = apply_matches(r, r->rule, matches, n, outcomes, &done, diag);
+        for (size_t i = 0; i < done; i++)
+            if (outcomes[i] == HYP_APPLIED_DECLINED)
+                memmove(rule->declined.data + kept++ * words, matches + i * words, words * sizeof *matches);
+        at += done;
     }
-    memmove(rule->declined.data + kept, rule->declined.data + at, (rule->declined.len - at) * sizeof(uint32_t));
-    rule->declined.len -= at - kept;
+    memmove(rule->declined.data + kept * words, rule->declined.data + at * words, (count - at) * words * sizeof(uint32_t));
+    rule->declined.len -= (at - kept) * words;
     if (status == HYP_OK) rule->asked = version;
     return status;
 }
@@ -227,6 +232,7 @@ static hyp_status collect_batch(void *user, const uint32_t *matches, size_t coun
 static hyp_status apply_collected(runner *r, const hyp_rule *rule, hyp_diag *diag)
 {
     uint32_t width;
+    size_t done;
     hyp_outcome outcome;
     HYP_TRY(hyp_collect_sort(r->eg, rule, &r->parts, diag));
     for (;;) {
@@ -234,7 +240,7 @@ static hyp_status apply_collected(runner *r, const hyp_rule *rule, hyp_diag *dia
         if (!width) return HYP_OK;
         HYP_TRY(hyp_rule_instance(r->rules, r->rule, width, diag));
         HYP_TRY(check_clock(r, diag));
-        HYP_TRY(apply_match(r, r->rule | width << HYP_RULE_WIDTH, r->parts.match.data, &outcome, diag));
+        HYP_TRY(apply_matches(r, r->rule | width << HYP_RULE_WIDTH, r->parts.match.data, 1, &outcome, &done, diag));
     }
 }
 
