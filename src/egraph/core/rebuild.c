@@ -7,6 +7,9 @@
 #include "egraph/core/table.h"
 #include "egraph/core/record.h"
 
+/* So many sweeps over all rows cost about as much as an index. */
+enum { SWEEPS = 16 };
+
 /* Notes that a row says something new; idempotent within an epoch. */
 static hyp_status touch(hyp_egraph *eg, uint32_t row, hyp_diag *diag)
 {
@@ -78,11 +81,12 @@ static hyp_status settle(failure *f, hyp_status status, const hyp_diag *said, hy
  * change again. */
 static hyp_status join_facts(hyp_egraph *eg, uint32_t root, const void *from, failure *f, hyp_diag *diag)
 {
-    if (!eg->analysis.merge) return HYP_OK;
+    if (!eg->analysis.merge || hyp_same_fact(eg, hyp_fact(eg, root), from)) return HYP_OK;
     HYP_TRY(hyp_eg_reserve(eg, &eg->changed, eg->changed.len + 1, diag));
     HYP_TRY(hyp_eg_reserve(eg, &eg->modify, eg->modify.len + 1, diag));
     bool changed = false;
-    hyp_diag said = {0};
+    hyp_diag said;
+    said.message[0] = 0;
     hyp_status status = eg->analysis.merge(eg, hyp_fact(eg, root), from, &changed, eg->analysis.user, &said);
     if (status == HYP_OK && changed) {
         eg->version++;
@@ -103,10 +107,21 @@ static hyp_status join_members(hyp_egraph *eg, failure *f, hyp_diag *diag)
     return HYP_OK;
 }
 
-/* Notes a row whose children moved: it was made from the facts of others. */
+/* Whether a row whose children moved was made from facts that theirs are not, or that have changed since. */
+static bool is_outdated(hyp_egraph *eg, uint32_t row)
+{
+    uint32_t n;
+    const uint32_t *kids = hyp_row_kids(eg, row, &n);
+    for (uint32_t j = 0; j < n && eg->analysis.make; j++) {
+        uint32_t kid = kids[j];
+        if (!hyp_moved(eg, kid)) continue;
+        if (eg->told[kid] || !hyp_same_fact(eg, hyp_fact(eg, kid), hyp_fact(eg, hyp_eg_find(eg, kid)))) return true;
+    }
+    return false;
+}
+
 static hyp_status push_remake(hyp_egraph *eg, uint32_t row, hyp_diag *diag)
 {
-    if (!eg->analysis.make) return HYP_OK;
     HYP_TRY(hyp_eg_reserve(eg, &eg->remake, eg->remake.len + 1, diag));
     eg->remake.data[eg->remake.len++] = row;
     return HYP_OK;
@@ -114,7 +129,8 @@ static hyp_status push_remake(hyp_egraph *eg, uint32_t row, hyp_diag *diag)
 
 static hyp_status remake(hyp_egraph *eg, uint32_t row, failure *f, hyp_diag *diag)
 {
-    hyp_diag said = {0};
+    hyp_diag said;
+    said.message[0] = 0;
     if (hyp_row_dead(eg, row)) return HYP_OK;
     memset(eg->fact_scratch, 0, eg->analysis.data_size);
     eg->making = true;
@@ -124,9 +140,27 @@ static hyp_status remake(hyp_egraph *eg, uint32_t row, failure *f, hyp_diag *dia
     return settle(f, status, &said, diag);
 }
 
-/* Notes the users of the classes whose facts changed: only for them is the index needed. */
+/* Sweeps over the rows for those that use a class whose fact changed. */
+static hyp_status sweep_for_users(hyp_egraph *eg, hyp_diag *diag)
+{
+    eg->index.sweeps++;
+    for (uint32_t row = 0; row < eg->row_count; row++) {
+        uint32_t n;
+        const uint32_t *kids = hyp_row_kids(eg, row, &n);
+        for (uint32_t j = 0; j < n; j++) {
+            if (!eg->told[kids[j]]) continue;
+            HYP_TRY(push_remake(eg, row, diag));
+            break;
+        }
+    }
+    while (eg->changed.len) eg->told[eg->changed.data[--eg->changed.len]] = 0;
+    return HYP_OK;
+}
+
+/* Notes the users of the classes whose facts changed. */
 static hyp_status note_users(hyp_egraph *eg, hyp_diag *diag)
 {
+    if (!eg->index.ready && eg->index.sweeps < SWEEPS) return sweep_for_users(eg, diag);
     HYP_TRY(hyp_index_sync(eg, diag));
     while (eg->changed.len) {
         uint32_t c = eg->changed.data[eg->changed.len - 1], slot;
@@ -181,7 +215,7 @@ static hyp_status sweep_once(hyp_egraph *eg, hyp_diag *diag)
         if (hyp_row_dead(eg, met)) continue; /* since it was asked for */
         HYP_TRY(reserve_rekey(eg, diag));
         HYP_TRY(touch(eg, met, diag));
-        HYP_TRY(push_remake(eg, met, diag));
+        if (is_outdated(eg, met)) HYP_TRY(push_remake(eg, met, diag));
         rekey(eg, met);
     }
     return HYP_OK;
@@ -195,7 +229,7 @@ static hyp_status sweep(hyp_egraph *eg, failure *f, hyp_diag *diag)
         before = eg->pending.len;
         HYP_TRY(sweep_once(eg, diag));
     }
-    for (size_t i = 0; i < eg->pending.len && eg->analysis.data_size; i++) {
+    for (size_t i = 0; i < eg->pending.len && eg->analysis.merge; i++) {
         uint32_t loser = eg->pending.data[i];
         HYP_TRY(join_facts(eg, hyp_eg_find(eg, loser), hyp_fact(eg, loser), f, diag));
     }
@@ -255,7 +289,7 @@ static hyp_status move_uses(hyp_egraph *eg, uint32_t loser, hyp_diag *diag)
         const uint32_t *kids = hyp_row_kids(eg, row, &n);
         HYP_TRY(reserve_rekey(eg, diag));
         HYP_TRY(hyp_index_reserve(eg, n, diag));
-        HYP_TRY(push_remake(eg, row, diag));
+        if (is_outdated(eg, row)) HYP_TRY(push_remake(eg, row, diag));
         HYP_TRY(touch(eg, row, diag));
         for (uint32_t j = 0; j < n; j++)
             if (hyp_moved(eg, kids[j])) hyp_index_add_use(eg, hyp_eg_find(eg, kids[j]), hyp_row_slot(eg, row, j));
@@ -277,7 +311,8 @@ static hyp_status show_classes(hyp_egraph *eg, failure *f, bool *out_cut, hyp_di
             return HYP_OK;
         }
         hyp_eg_view_release(eg);
-        hyp_diag said = {0};
+        hyp_diag said;
+        said.message[0] = 0;
         hyp_status status = eg->analysis.modify(eg, c, eg->analysis.user, &said);
         if (status == HYP_ERR_LIMIT && eg->limit_hit != HYP_STOP_SATURATED) {
             *out_cut = true;
@@ -296,7 +331,7 @@ static hyp_status show_classes(hyp_egraph *eg, failure *f, bool *out_cut, hyp_di
  * is not there, several sweeps must have been paid for what it costs to make. */
 static bool is_little(const hyp_egraph *eg)
 {
-    enum { SHARE = 16, SWEEPS = 16 };
+    enum { SHARE = 16 };
     size_t known = eg->index.ready ? eg->index.seen : eg->linked;
     if (eg->max_bytes || (!eg->index.ready && eg->index.sweeps < SWEEPS)) return false;
     return (eg->row_count - known + eg->pending.len) * SHARE <= eg->row_count;
@@ -311,7 +346,7 @@ static hyp_status follow(hyp_egraph *eg, failure *f, hyp_diag *diag)
     for (; done < eg->pending.len; done++) { /* grows on the way */
         if (outweighs(eg, eg->pending.data[done])) rename_class(eg, &eg->pending.data[done]);
         uint32_t loser = eg->pending.data[done], root = hyp_eg_find(eg, loser);
-        if (eg->analysis.data_size) status = join_facts(eg, root, hyp_fact(eg, loser), f, diag);
+        if (eg->analysis.merge) status = join_facts(eg, root, hyp_fact(eg, loser), f, diag);
         if (status == HYP_OK) status = move_uses(eg, loser, diag);
         if (status == HYP_OK) status = move_members(eg, loser, root, diag);
         if (status != HYP_OK) break;

@@ -14,6 +14,7 @@
 #define HYP_EGRAPH_CORE_STATE_H
 
 #include <stdatomic.h>
+#include <string.h>
 
 #include "base/strbuf.h"
 #include "egraph/core/index.h"
@@ -100,7 +101,7 @@ struct hyp_egraph {
     uint64_t version; /* counts changes: new rows, unions, facts */
 
     hyp_analysis analysis; /* data_size 0 = none */
-    unsigned char *facts;  /* by class, data_size each */
+    unsigned char *facts;  /* by class, data_size each; zero from row_count on */
     unsigned char *fact_scratch;
     size_t joined;             /* of rows below, the class knows the fact */
     HYP_VEC(uint32_t) remake;  /* rows whose fact must be made anew */
@@ -200,6 +201,12 @@ static inline const uint32_t *hyp_slot_kid(const hyp_egraph *eg, uint32_t slot)
 }
 
 static inline void *hyp_fact(hyp_egraph *eg, uint32_t c) { return eg->facts + (size_t)c * eg->analysis.data_size; }
+/* Whether two facts are surely the same: byte by byte. */
+static inline bool hyp_same_fact(const hyp_egraph *eg, const void *a, const void *b)
+{
+    const unsigned char *x = a, *y = b;
+    return *x == *y && memcmp(x, y, eg->analysis.data_size) == 0;
+}
 
 /* ---- store.c: growth, operators, nodes ------------------------------------------------------------- */
 

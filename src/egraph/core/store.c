@@ -94,6 +94,8 @@ static hyp_status resize_rows(hyp_egraph *eg, size_t cap, hyp_diag *diag)
     by_row arrays[HYP_ROW_ARRAYS];
     list_row_arrays(eg, arrays);
     HYP_TRY(resize_all(eg, arrays, eg->row_sizes, HYP_ROW_ARRAYS, cap, diag));
+    if (eg->analysis.data_size) memset(hyp_fact(eg, (uint32_t)eg->row_cap), 0, (cap - eg->row_cap) * eg->analysis.data_size);
+    if (eg->analysis.make) memset(eg->told + eg->row_cap, 0, cap - eg->row_cap);
     uint64_t *moved = hyp_realloc(eg->moved, cap / 8);
     if (!moved) return hyp_fail_memory(diag, cap / 8);
     memset(moved + eg->row_cap / 64, 0, (cap - eg->row_cap) / 8);
@@ -281,21 +283,24 @@ hyp_status hyp_eg_reserve_rows(hyp_egraph *eg, size_t count, hyp_diag *diag)
     return eg->analysis.modify ? hyp_eg_reserve(eg, &eg->modify, eg->modify.len + count, diag) : HYP_OK;
 }
 
-/* The fact of the row that would be next, which make sees as if it were there. */
-static hyp_status make_fact(hyp_egraph *eg, uint32_t op, const uint32_t kid[2], hyp_diag *diag)
+/* Takes back the row that was made last, whose fact could not be made. */
+static void take_back(hyp_egraph *eg, const hyp_new_row *row)
 {
-    uint32_t id = (uint32_t)eg->row_count, n = eg->ops.data[op].arity;
-    memset(hyp_fact(eg, id), 0, eg->analysis.data_size);
-    if (!eg->analysis.make) return HYP_OK;
-    eg->told[id] = 0;
-    eg->rows[id] = (hyp_row){.op = op, .kid = {kid[0], kid[1]}, .home = id};
-    eg->parent[id] = id;
-    eg->row_count++, eg->pool_len += n > 2 ? n : 0;
+    memset(hyp_fact(eg, (uint32_t)eg->row_count - 1), 0, eg->analysis.data_size);
+    eg->slots[row->slot].row = HYP_NONE;
+    eg->slot_used--;
+    eg->row_count--;
+    eg->live_count--;
+    eg->class_count--;
+    eg->ops.data[row->op].live--;
+    hyp_eg_view_forget(eg); /* what was listed meanwhile may name the row */
+}
+
+static hyp_status make_fact(hyp_egraph *eg, uint32_t id, hyp_diag *diag)
+{
     eg->making = true;
     hyp_status status = eg->analysis.make(eg, id, hyp_fact(eg, id), eg->analysis.user, diag);
     eg->making = false;
-    eg->row_count--, eg->pool_len -= n > 2 ? n : 0;
-    if (status != HYP_OK) hyp_eg_view_forget(eg); /* what was listed meanwhile may name the row */
     return status;
 }
 
@@ -312,10 +317,14 @@ static void note_given(hyp_egraph *eg, uint32_t id, uint32_t op, const uint32_t 
 
 hyp_status hyp_eg_new_row(hyp_egraph *eg, const hyp_new_row *row, uint32_t *out, hyp_diag *diag)
 {
-    uint32_t id = (uint32_t)eg->row_count;
-    if (eg->analysis.data_size) HYP_TRY(make_fact(eg, row->op, row->kid, diag));
+    uint32_t id = hyp_eg_put_row(eg, row->op, row->kid, HYP_NONE, row->hash, row->slot);
+    hyp_status status = eg->analysis.make ? make_fact(eg, id, diag) : HYP_OK;
+    if (status != HYP_OK) {
+        take_back(eg, row);
+        return status;
+    }
+    if (row->into != HYP_NONE) hyp_eg_adopt(eg, id, row->into);
     if (eg->explain) note_given(eg, id, row->op, row->kid, row->given);
-    hyp_eg_put_row(eg, row->op, row->kid, row->into, row->hash, row->slot);
     if (eg->analysis.modify) eg->modify.data[eg->modify.len++] = id;
     *out = id;
     return HYP_OK;

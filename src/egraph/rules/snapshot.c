@@ -188,6 +188,7 @@ hyp_status hyp_egraph_pop(hyp_egraph *eg, hyp_diag *diag)
 {
     HYP_NEED(eg);
     struct hyp_saved *s = eg->saved;
+    size_t was = eg->row_count;
     if (eg->busy) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "pop was called from inside a callback");
     if (!s) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "pop was called without a push");
     for (size_t i = 0; i < eg->pending.len; i++) hyp_eg_settle_class(eg, eg->pending.data[i]);
@@ -206,7 +207,10 @@ hyp_status hyp_egraph_pop(hyp_egraph *eg, hyp_diag *diag)
     restore(eg->stamp, s->stamp, s->row_count, sizeof *s->stamp);
     restore(eg->pool, s->pool, s->pool_len, sizeof *s->pool);
     restore(eg->modify.data, s->modify, s->modify_len, sizeof *s->modify);
-    if (eg->analysis.data_size) restore(eg->facts, s->facts, s->row_count, eg->analysis.data_size);
+    if (eg->analysis.data_size) {
+        memset(hyp_fact(eg, (uint32_t)s->row_count), 0, (was - s->row_count) * eg->analysis.data_size);
+        restore(eg->facts, s->facts, s->row_count, eg->analysis.data_size);
+    }
     if (eg->explain) {
         restore(eg->proofs.parent, s->proof_parent, s->row_count, sizeof *s->proof_parent);
         restore(eg->proofs.why, s->proof_why, s->row_count, sizeof *s->proof_why);

@@ -99,16 +99,21 @@ static hyp_status make(batch *b, const hyp_build *build, size_t i, uint32_t into
     return HYP_OK;
 }
 
+/* The same, fast where a row is nothing but a row. */
+static inline hyp_status make_row(batch *b, const hyp_build *build, size_t i, uint32_t into, size_t slot, uint32_t *out)
+{
+    if (!b->is_bare) return make(b, build, i, into, slot, out);
+    *out = hyp_eg_put_row(b->eg, build->op, b->keys->kid[i], into, b->keys->hash[i], slot);
+    b->keys->grew[i] |= action_bit(build->action);
+    return HYP_OK;
+}
+
 /* Finds or makes a plain e-node of match i, whose key is set. A new one joins the class `into`, if any. */
 static inline hyp_status meet(batch *b, const hyp_build *build, size_t i, uint32_t into, uint32_t *out)
 {
     size_t slot = hyp_table_probe_from(b->eg, b->keys->slot[i], b->keys->hash[i], build->op, b->keys->kid[i]);
     *out = b->eg->slots[slot].row;
-    if (*out != HYP_NONE) return HYP_OK;
-    if (!b->is_bare) return make(b, build, i, into, slot, out);
-    *out = hyp_eg_put_row(b->eg, build->op, b->keys->kid[i], into, b->keys->hash[i], slot);
-    b->keys->grew[i] |= action_bit(build->action);
-    return HYP_OK;
+    return *out != HYP_NONE ? HYP_OK : make_row(b, build, i, into, slot, out);
 }
 
 static hyp_status push_kid(batch *b, const hyp_pat *kid, size_t i)
@@ -295,8 +300,8 @@ static inline hyp_status unite(batch *b, size_t i, uint32_t number)
     return HYP_OK;
 }
 
-/* unite() where a row is nothing but a row, nobody is asked or told, and the late root was asked for: most of what runs do. */
-static inline void unite_bare(batch *b, const hyp_action *action, size_t i)
+/* unite() where nobody is asked or told, nothing is recorded, and the late root was asked for: most of what runs do. */
+static inline hyp_status unite_silently(batch *b, const hyp_action *action, size_t i)
 {
     hyp_egraph *eg = b->eg;
     const hyp_build *build = &action->late;
@@ -310,12 +315,13 @@ static inline void unite_bare(batch *b, const hyp_action *action, size_t i)
     size_t slot = hyp_table_probe_from(eg, b->keys->slot[i], b->keys->hash[i], build->op, kid);
     uint32_t row = eg->slots[slot].row, right = row == HYP_NONE ? left : class_of(eg, row);
     if (row == HYP_NONE)
-        hyp_eg_put_row(eg, build->op, kid, left, b->keys->hash[i], slot);
+        HYP_TRY(make_row(b, build, i, left, slot, &row));
     else if (left != right)
         hyp_eg_union_reserved(eg, left, right, HYP_NONE);
     else if (!b->keys->grew[i])
-        return;
+        return HYP_OK;
     b->outcomes[i] = HYP_APPLIED_CHANGE;
+    return HYP_OK;
 }
 
 static hyp_status unite_all(batch *b)
@@ -324,14 +330,10 @@ static hyp_status unite_all(batch *b)
     const hyp_action *first = &rule->actions[0];
     b->asked = rule->action_count == 1 && first->root && first->is_late && first->late.plain && !b->one_by_one;
     if (b->asked) ask(b, &first->late);
-    if (b->asked && b->is_bare && !b->ap->on_rewrite && !b->ap->rules->may_unite) {
-        for (size_t i = b->first; i < b->end; i++)
-            if (!is_out(b, i)) unite_bare(b, first, i);
-        return HYP_OK;
-    }
+    bool silent = b->asked && !b->asks && !b->eg->explain && !b->ap->on_rewrite && !b->ap->rules->may_unite;
     for (size_t i = b->first; i < b->end; i++) {
         for (uint32_t a = 0; a < rule->action_count && !is_out(b, i); a++) {
-            hyp_status status = unite(b, i, a);
+            hyp_status status = silent ? unite_silently(b, first, i) : unite(b, i, a);
             if (status != HYP_OK) HYP_TRY(refuse(b, i, a, status));
         }
     }
