@@ -55,6 +55,7 @@ void hyp_egraph_destroy(hyp_egraph *eg)
     hyp_eg_free(&eg->changed);
     hyp_eg_free(&eg->modify);
     hyp_eg_free(&eg->proofs.apps);
+    hyp_eg_free(&eg->proofs.kinds);
     hyp_vec_free(&eg->callbacks);
     hyp_eg_view_dispose(eg);
     hyp_intern_dispose(&eg->callback_names);

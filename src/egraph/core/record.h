@@ -14,11 +14,18 @@
 #define HYP_WHY_LIMIT 0x7ffffff0u
 #define HYP_APP_CONGRUENT 0xfffffffeu
 
-/* An application in proofs.apps: ruleset, rule, index of the union in the rule, then a row per e-node of
- * the left side in pre-order, then by index of the right side an id per e-node and function call, and a hyp_answer per
- * call of a condition (HYP_NONE: not asked).
- * A union by the caller is HYP_NONE and the symbol of its reason. */
-enum { HYP_APP_RULESET, HYP_APP_RULE, HYP_APP_UNION, HYP_APP_ROWS, HYP_APP_REASON = 1, HYP_APP_REASON_SIZE };
+/* An application in proofs.apps: its index in proofs.kinds, then a row per e-node of the left side in pre-order, then by
+ * index of the right side an id per e-node and function call, and a hyp_answer per call of a condition (HYP_NONE: not
+ * asked). A union by the caller is HYP_NONE and the symbol of its reason. */
+enum { HYP_APP_KIND, HYP_APP_ROWS, HYP_APP_REASON = 1, HYP_APP_REASON_SIZE };
+
+static inline const hyp_app_kind *hyp_app_kind_of(const hyp_egraph *eg, const uint32_t *record)
+{
+    return &eg->proofs.kinds.data[record[HYP_APP_KIND]];
+}
+
+/* Sees to it that *known is 1 more than the index of a kind, which it stays from then on; 0: it has none so far. */
+HYP_NODISCARD hyp_status hyp_proof_kind(hyp_egraph *eg, const hyp_app_kind *kind, uint32_t *known, hyp_diag *diag);
 
 /* Joins the trees of a and b, which differ. In the proof, `why` turns a into b from left to right. */
 void hyp_proof_edge(hyp_egraph *eg, uint32_t a, uint32_t b, uint32_t why);

@@ -60,6 +60,11 @@ typedef struct hyp_callback {
     bool final; /* a condition's no is for good: see hyp_egraph_make_final */
 } hyp_callback;
 
+/* What applications say of themselves: the rule as in hyp_rule_applied, and the index of the union in it. */
+typedef struct hyp_app_kind {
+    uint32_t ruleset, rule, action;
+} hyp_app_kind;
+
 /* What options.explain keeps. By row, of the capacity of the rows. */
 typedef struct hyp_proofs {
     uint32_t *kid;    /* 2 a row: the children as they were given, in the form of hyp_row.kid */
@@ -68,6 +73,7 @@ typedef struct hyp_proofs {
     uint32_t *why;    /* of the edge to the parent: offset in `apps`, the lowest bit is its direction: see record.h */
     uint32_t *origin; /* offset of an application in `apps`, HYP_NONE if added by the caller */
     HYP_VEC(uint32_t) apps;
+    HYP_VEC(hyp_app_kind) kinds;
 } hyp_proofs;
 
 struct hyp_ruleset;

@@ -38,8 +38,9 @@ static void bind(hyp_prover *p, application *app, const hyp_pat *pat)
 static hyp_status read_application(hyp_prover *p, uint32_t offset, application *app)
 {
     const uint32_t *record = p->eg->proofs.apps.data + offset;
-    app->rule = hyp_eg_rule(p->eg, record[HYP_APP_RULESET], record[HYP_APP_RULE]);
-    app->action = &app->rule->actions[record[HYP_APP_UNION]];
+    const hyp_app_kind *kind = hyp_app_kind_of(p->eg, record);
+    app->rule = hyp_eg_rule(p->eg, kind->ruleset, kind->rule);
+    app->action = &app->rule->actions[kind->action];
     app->left = record + HYP_APP_ROWS;
     app->right = app->left + app->rule->left_nodes;
     app->variable = hyp_prover_take(p, app->rule->reg_count * sizeof(uint32_t));
@@ -321,7 +322,7 @@ static hyp_status cross_stated(hyp_prover *p, hyp_chain *chain, const hyp_edge *
 static hyp_status cross(hyp_prover *p, hyp_chain *chain, const hyp_edge *e)
 {
     const uint32_t *record = p->eg->proofs.apps.data + (e->why >> 1);
-    if (e->why == HYP_EDGE_CONGRUENT || record[HYP_APP_RULESET] == HYP_APP_CONGRUENT) {
+    if (e->why == HYP_EDGE_CONGRUENT || record[HYP_APP_KIND] == HYP_APP_CONGRUENT) {
         uint32_t n;
         hyp_lemma_use use, ignored;
         const uint32_t *a = hyp_given(p->eg, e->a, &n), *b = hyp_given(p->eg, e->b, &n);
@@ -332,7 +333,7 @@ static hyp_status cross(hyp_prover *p, hyp_chain *chain, const hyp_edge *e)
         HYP_TRY(hyp_prover_congruence(p, hyp_enode_op(p->eg, e->a), uses, n, &use));
         return hyp_chain_add(p, chain, use);
     }
-    if (record[HYP_APP_RULESET] != HYP_NONE) return apply_rule(p, chain, e->why >> 1, !(e->why & 1), e->a, e->b);
+    if (record[HYP_APP_KIND] != HYP_NONE) return apply_rule(p, chain, e->why >> 1, !(e->why & 1), e->a, e->b);
     p->measured++;
     return p->counting ? HYP_OK : cross_stated(p, chain, e);
 }

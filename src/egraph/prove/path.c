@@ -76,12 +76,13 @@ static hyp_status add_applications(hyp_router *r, hyp_diag *diag)
     while (at < len) {
         const uint32_t *record = apps + at;
         uint32_t offset = (uint32_t)at;
-        if (record[HYP_APP_RULESET] >= HYP_APP_CONGRUENT) {
-            at += record[HYP_APP_RULESET] == HYP_APP_CONGRUENT ? 1 : HYP_APP_REASON_SIZE;
+        if (record[HYP_APP_KIND] >= HYP_APP_CONGRUENT) {
+            at += record[HYP_APP_KIND] == HYP_APP_CONGRUENT ? 1 : HYP_APP_REASON_SIZE;
             continue;
         }
-        const hyp_rule *rule = hyp_eg_rule(eg, record[HYP_APP_RULESET], record[HYP_APP_RULE]);
-        const hyp_action *action = &rule->actions[record[HYP_APP_UNION]];
+        const hyp_app_kind *kind = hyp_app_kind_of(eg, record);
+        const hyp_rule *rule = hyp_eg_rule(eg, kind->ruleset, kind->rule);
+        const hyp_action *action = &rule->actions[kind->action];
         const uint32_t *left = record + HYP_APP_ROWS;
         uint32_t a = action->root ? left[action->root->index] : side_of(eg, rule, &action->left, left);
         uint32_t b = side_of(eg, rule, &action->right, left);

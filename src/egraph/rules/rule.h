@@ -102,6 +102,7 @@ typedef struct hyp_action {
     hyp_pat left, right; /* right-side terms */
     bool is_late;        /* the root of the right side is an e-node that nothing else needs: it is made with the union, */
     hyp_build late;      /* as a member of the left class */
+    uint32_t app_kind;   /* see hyp_proof_kind */
 } hyp_action;
 
 typedef struct hyp_written_rule hyp_written_rule;

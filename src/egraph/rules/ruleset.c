@@ -112,9 +112,10 @@ hyp_origin hyp_egraph_origin(const hyp_egraph *eg, hyp_enode_id node)
     uint32_t app = eg->explain && node < eg->row_count ? eg->proofs.origin[node] : HYP_NONE;
     if (app == HYP_NONE) return origin;
     const uint32_t *record = eg->proofs.apps.data + app;
-    origin.ruleset = record[HYP_APP_RULESET];
-    origin.rule = HYP_RULE_INDEX(record[HYP_APP_RULE]);
+    const hyp_app_kind *kind = hyp_app_kind_of(eg, record);
+    origin.ruleset = kind->ruleset;
+    origin.rule = HYP_RULE_INDEX(kind->rule);
     origin.matched = record + HYP_APP_ROWS;
-    origin.matched_count = hyp_eg_rule(eg, origin.ruleset, record[HYP_APP_RULE])->left_nodes;
+    origin.matched_count = hyp_eg_rule(eg, kind->ruleset, kind->rule)->left_nodes;
     return origin;
 }

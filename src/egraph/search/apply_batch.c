@@ -146,13 +146,13 @@ static uint32_t record(const batch *b, size_t i, uint32_t action)
     uint32_t at = (uint32_t)proofs->apps.len, *r = proofs->apps.data + at;
     const uint32_t *right = right_of(b, i);
     uint8_t *made = b->made + i * rule->right_nodes;
-    r[HYP_APP_RULESET] = b->ap->rules->index;
-    r[HYP_APP_RULE] = b->rule_index;
-    r[HYP_APP_UNION] = action;
-    memcpy(r + HYP_APP_ROWS, b->matches + i * b->words + rule->reg_count, rule->left_nodes * sizeof *r);
-    memcpy(r + HYP_APP_ROWS + rule->left_nodes, right, rule->right_nodes * sizeof *r);
+    const uint32_t *left = b->matches + i * b->words + rule->reg_count;
+    r[HYP_APP_KIND] = rule->actions[action].app_kind - 1;
+    r += HYP_APP_ROWS;
+    for (uint32_t n = 0; n < rule->left_nodes; n++) *r++ = left[n];
     proofs->apps.len += HYP_APP_ROWS + rule->left_nodes + rule->right_nodes;
     for (uint32_t n = 0; n < rule->right_nodes; n++) {
+        *r++ = right[n];
         if (!made[n]) continue;
         proofs->origin[right[n]] = at;
         made[n] = 0;
@@ -351,6 +351,10 @@ static hyp_status reserve(const batch *b, size_t count, bool rows, hyp_diag *dia
     if (rows) HYP_TRY(hyp_eg_reserve_rows(eg, count * rule->right_nodes, diag));
     if (b->ap->on_rewrite) HYP_TRY(hyp_vec_reserve(&b->ap->notes, actions, diag));
     if (eg->explain) HYP_TRY(hyp_proof_reserve(eg, actions * words, diag));
+    for (uint32_t a = 0; a < rule->action_count && eg->explain; a++) {
+        const hyp_app_kind kind = {b->ap->rules->index, b->rule_index, a};
+        HYP_TRY(hyp_proof_kind(eg, &kind, &rule->actions[a].app_kind, diag));
+    }
     return hyp_eg_reserve(eg, &eg->pending, eg->pending.len + actions, diag);
 }
 

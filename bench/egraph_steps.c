@@ -1,0 +1,105 @@
+/* Times long rows of small steps, each of which has to cost the same however large the e-graph is.
+ *
+ *     bench-egraph-steps [-n STEPS]
+ *
+ * STEPS (20,000) times each: unites the next of so many leaves with those before, and rebuilds, from the oldest to the youngest
+ * and the other way round; the same for the operands of e-nodes, which become congruent; adds a leaf and lists its class; adds a leaf
+ * and rebuilds; adds a leaf, unites it with the first, and rebuilds. Prints milliseconds, one line of JSON. */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "hypatia/egraph.h"
+
+static void need(hyp_status status, const hyp_diag *diag)
+{
+    if (status == HYP_OK) return;
+    fprintf(stderr, "bench-egraph-steps: %s: %s\n", hyp_status_name(status), diag->message);
+    exit(1);
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+static hyp_egraph *new_egraph(void)
+{
+    hyp_diag diag = {0};
+    hyp_egraph *eg;
+    need(hyp_egraph_create(NULL, &eg, &diag), &diag);
+    return eg;
+}
+
+static hyp_class_id leaf(hyp_egraph *eg, size_t i)
+{
+    hyp_diag diag = {0};
+    char name[24];
+    hyp_symbol symbol;
+    hyp_class_id c;
+    snprintf(name, sizeof name, "x%zu", i);
+    need(hyp_egraph_symbol(eg, name, &symbol, &diag), &diag);
+    need(hyp_egraph_add(eg, symbol, NULL, 0, &c, NULL, &diag), &diag);
+    return c;
+}
+
+/* Unites all leaves one after the other; with `used`, each is the operand of an e-node. */
+static double unite(size_t steps, bool backwards, bool used)
+{
+    hyp_diag diag = {0};
+    hyp_egraph *eg = new_egraph();
+    hyp_symbol f;
+    need(hyp_egraph_symbol(eg, "f", &f, &diag), &diag);
+    for (size_t i = 0; i < steps; i++) leaf(eg, i);
+    for (hyp_class_id i = 0; used && i < steps; i++) need(hyp_egraph_add(eg, f, &i, 1, NULL, NULL, &diag), &diag);
+    double begin = now();
+    for (size_t i = 1; i < steps; i++) {
+        hyp_class_id a = (hyp_class_id)(backwards ? steps - i : i);
+        need(hyp_egraph_union(eg, a, a - 1, NULL, NULL, &diag), &diag);
+        need(hyp_egraph_rebuild(eg, &diag), &diag);
+    }
+    double took = now() - begin;
+    if (hyp_egraph_class_count(eg) != (used ? 2 : 1)) exit(1);
+    hyp_egraph_destroy(eg);
+    return took;
+}
+
+static double add(size_t steps, bool list, bool rebuild, bool join)
+{
+    hyp_diag diag = {0};
+    hyp_egraph *eg = new_egraph();
+    double begin = now();
+    for (size_t i = 0; i < steps; i++) {
+        size_t count = 1;
+        hyp_class_id c = leaf(eg, i);
+        if (join) need(hyp_egraph_union(eg, 0, c, NULL, NULL, &diag), &diag);
+        if (rebuild) need(hyp_egraph_rebuild(eg, &diag), &diag);
+        if (list && (!hyp_egraph_class_nodes(eg, c, &count) || count != 1)) exit(1);
+    }
+    double took = now() - begin;
+    hyp_egraph_destroy(eg);
+    return took;
+}
+
+int main(int argc, char **argv)
+{
+    size_t steps = 20000;
+    if (argc == 3 && strcmp(argv[1], "-n") == 0)
+        steps = (size_t)strtoull(argv[2], NULL, 10);
+    else if (argc > 1)
+        steps = 0;
+    if (steps < 2 || steps > 100000000) {
+        fprintf(stderr, "usage: bench-egraph-steps [-n STEPS]\n");
+        return 2;
+    }
+    printf("{\"workload\": \"steps\", \"steps\": %zu, \"unite_ms\": %.1f, \"unite_backwards_ms\": %.1f, ", steps,
+           unite(steps, false, false), unite(steps, true, false));
+    printf("\"unite_used_ms\": %.1f, \"unite_used_backwards_ms\": %.1f, ", unite(steps, false, true), unite(steps, true, true));
+    printf("\"list_ms\": %.1f, \"rebuild_ms\": %.1f, \"join_ms\": %.1f}\n", add(steps, true, false, false),
+           add(steps, false, true, false), add(steps, false, true, true));
+    return 0;
+}
