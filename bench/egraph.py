@@ -9,11 +9,16 @@ that no engine of this kind can spare: one probe of the hash-cons for each match
 side is there; for each e-node that is there at the end one probe and an index entry for each of two children. It counts
 no searching, no union and no repair, so nothing reaches it. `again` is what the next iteration pays before its first
 match. egglog runs the same rules and terms in the same run; the sizes of its e-graphs are compared with ours.
+
+The second table says what each thing costs that a language may have beside rules (`bench-egraph --with`): medians of rounds in
+turns, over plain ones of the same turns. `fold` learns more than rules say, so that its e-graph is another: its ratios are of
+times and bytes per e-node, against the plain run whose e-graph is nearest in size. The third is of small steps, 20,000 each.
 """
 import argparse
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 
@@ -27,6 +32,13 @@ WORKLOADS = [  # name, arguments of bench-egraph, iterations for egglog
     ("sums of 11", ["sums", "-n", "11"], 12),
     ("sums of 12", ["sums", "-n", "12"], 12),
     ("backoff 30", ["backoff", "-n", "30"], None),
+]
+EXTRAS = [  # what, arguments of the run with it, and of the plain one
+    ("analysis", ["math", "-n", "11"], ["math", "-n", "11"]),
+    ("fold", ["math", "-n", "10"], ["math", "-n", "11"]),
+    ("condition", ["math", "-n", "11"], ["math", "-n", "11"]),
+    ("callback", ["math", "-n", "11"], ["math", "-n", "11"]),
+    ("explain", ["math", "-n", "11"], ["math", "-n", "11"]),
 ]
 PROBE, ENTRY = 9e-9, 10e-9  # seconds: of a hash-cons probe, of an index entry; a server core of 2025
 
@@ -106,10 +118,32 @@ def chain(n):
     return [text]
 
 
+def run_once(tool, arguments):
+    return json.loads(subprocess.run([tool, *arguments], check=True, capture_output=True, text=True).stdout)
+
+
 def run_ours(tool, arguments, rounds):
-    results = [json.loads(subprocess.run([tool, *arguments, "-r", "1"], check=True, capture_output=True, text=True).stdout)
-               for _ in range(rounds)]
-    return min(results, key=lambda r: r["seconds"])
+    return min((run_once(tool, [*arguments, "-r", "1"]) for _ in range(rounds)), key=lambda r: r["seconds"])
+
+
+def print_extras(tool, rounds):
+    """What each extra costs, in turns with plain runs."""
+    print(f"\n{'with':12s} {'e-nodes':>8s} {'seconds':>8s} {'ratio':>6s} {'peak':>9s} {'ratio':>6s}")
+    for name, arguments, plain in EXTRAS:
+        turns = [(run_once(tool, [*plain, "-r", "1"]), run_once(tool, [*arguments, "--with", name, "-r", "1"]))
+                 for _ in range(rounds)]
+        base, ours = turns[0]
+        scale = base["e_nodes"] / ours["e_nodes"]
+        seconds = [statistics.median(turn[i]["seconds"] for turn in turns) for i in range(2)]
+        print(f"{name:12s} {ours['e_nodes']:8d} {seconds[1]:8.4f} {seconds[1] / seconds[0] * scale:5.2f}x "
+              f"{ours['peak_bytes'] / 1e6:6.1f} MB {ours['peak_bytes'] / base['peak_bytes'] * scale:5.2f}x", flush=True)
+
+
+def print_steps(tool):
+    """Milliseconds of many small steps."""
+    steps = run_once(tool, [])
+    print("\n" + ", ".join(f"{name[:-3].replace('_', ' ')} {value} ms" for name, value in steps.items()
+                           if name.endswith("_ms")))
 
 
 def run_egglog(program, iterations, rounds, nodes):
@@ -147,7 +181,7 @@ def main():
           f"{'touched':>9s} {'floor':>8s} | {'egglog':>8s} {'ratio':>6s} {'extract':>8s} {'ratio':>6s}")
     for name, arguments, iterations in WORKLOADS:
         ours = run_ours(tool, arguments + ["--extract"] + (["--again"] if arguments[0] == "math" else []), args.rounds)
-        explained = run_ours(tool, arguments + ["--explain"], args.rounds)
+        explained = run_ours(tool, arguments + ["--with", "explain"], args.rounds)
         floor = ours["matches"] * PROBE + ours["e_nodes"] * (PROBE + 2 * ENTRY)
         columns = ["", "", "", ""]
         if peer and iterations:
@@ -160,6 +194,8 @@ def main():
               f"{ours.get('again', 0):8.4f} {ours['extract']:8.4f} {ours['peak_bytes'] / 1e6:6.1f} MB "
               f"{ours['touched_bytes'] / 1e6:6.1f} MB {floor:8.4f} | "
               f"{columns[0]:>8s} {columns[1]:>6s} {columns[2]:>8s} {columns[3]:>6s}", flush=True)
+    print_extras(tool, args.rounds)
+    print_steps(tool + "-steps")
 
 
 if __name__ == "__main__":
