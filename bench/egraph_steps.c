@@ -2,9 +2,10 @@
  *
  *     bench-egraph-steps [-n STEPS]
  *
- * STEPS (20,000) times each: unites the next of so many leaves with those before, and rebuilds, from the oldest to the youngest
- * and the other way round; the same for the operands of e-nodes, which become congruent; adds a leaf and lists its class; adds a leaf
- * and rebuilds; adds a leaf, unites it with the first, and rebuilds. Prints milliseconds, one line of JSON. */
+ * STEPS (20,000) times each: unites the next of so many leaves with those before, and rebuilds, from the oldest to the
+ * youngest and the other way round; the same where leaves are operands of e-nodes, which become congruent; adds a leaf and
+ * lists its class; adds a leaf and rebuilds; adds a leaf, unites it with the first, and rebuilds. Prints milliseconds, one
+ * line of JSON. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,7 +99,8 @@ int main(int argc, char **argv)
     }
     printf("{\"workload\": \"steps\", \"steps\": %zu, \"unite_ms\": %.1f, \"unite_backwards_ms\": %.1f, ", steps,
            unite(steps, false, false), unite(steps, true, false));
-    printf("\"unite_used_ms\": %.1f, \"unite_used_backwards_ms\": %.1f, ", unite(steps, false, true), unite(steps, true, true));
+    printf("\"unite_used_ms\": %.1f, \"unite_used_backwards_ms\": %.1f, ", unite(steps, false, true),
+           unite(steps, true, true));
     printf("\"list_ms\": %.1f, \"rebuild_ms\": %.1f, \"join_ms\": %.1f}\n", add(steps, true, false, false),
            add(steps, false, true, false), add(steps, false, true, true));
     return 0;

@@ -77,7 +77,7 @@ static hyp_status itself(const hyp_call *call, hyp_class_id *out, hyp_diag *diag
     return HYP_OK;
 }
 
-/* Copies rules, and after the first variable of each right side, or at the end, writes something about ?v. */
+/* Copies rules; each may get a condition on its first variable, and a function around the first one of its right side. */
 static char *decorate(const char *text, bool condition, bool function)
 {
     char *out = malloc(4 * strlen(text) + 1), *to = out;
@@ -244,7 +244,7 @@ static void large_classes_keep_their_names(void **state)
     hyp_egraph_destroy(eg);
 }
 
-/* Facts, lists and invariants after every step of random ones, by an e-graph that is rebuilt often and one that seldom is. */
+/* Facts, lists and invariants of an e-graph that is rebuilt after every random step, and of one that is rebuilt once. */
 static void random_steps_agree(void **state)
 {
     (void)state;

@@ -59,8 +59,8 @@ static void rekey(hyp_egraph *eg, uint32_t row)
 
 /* ---- facts -------------------------------------------------------------------------------------- */
 
-/* A callback of the analysis that fails is told of when the rebuild is done; the first one is the one told; the rebuild goes on,
- * so that the e-graph is sound. Only want of memory ends it, and then nothing that was to be done is forgotten. */
+/* The first failure of a callback is the one told; the rebuild goes on, so that the e-graph is sound. Only want of memory
+ * ends it, and then nothing that was to be done is forgotten. */
 typedef struct failure {
     hyp_status status;
     hyp_diag diag;
@@ -107,7 +107,7 @@ static hyp_status join_members(hyp_egraph *eg, failure *f, hyp_diag *diag)
     return HYP_OK;
 }
 
-/* Whether a row whose children moved was made from facts that theirs are not, or that have changed since. */
+/* Whether a row whose children moved was made from other facts than they have now. */
 static bool is_outdated(hyp_egraph *eg, uint32_t row)
 {
     uint32_t n;

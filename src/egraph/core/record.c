@@ -23,7 +23,7 @@ hyp_status hyp_proof_kind(hyp_egraph *eg, const hyp_app_kind *kind, uint32_t *kn
     return HYP_OK;
 }
 
-/* Whether the path from a to its root is no longer than that from b: found in as many steps as the shorter has. */
+/* Whether the path from a to its root is shorter than that from b: found in as many steps as the shorter has. */
 static bool is_nearer(const uint32_t *parent, uint32_t a, uint32_t b)
 {
     while (parent[a] != HYP_NONE && parent[b] != HYP_NONE) a = parent[a], b = parent[b];

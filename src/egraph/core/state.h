@@ -130,8 +130,8 @@ struct hyp_egraph {
     struct {
         uint32_t *start, *list; /* valid while version == at */
         uint64_t at;
-        size_t gathered; /* work since, on classes that were listed by themselves */
-        uint64_t gathered_at;
+        size_t gathered;      /* work since, on classes that were listed by themselves */
+        uint64_t gathered_at; /* version */
         HYP_VEC(uint32_t) first, next; /* by id: classes and rows united since the last rebuild, as a forest */
         HYP_VEC(uint32_t) found;
         size_t pending_seen, rows_seen;
@@ -222,8 +222,8 @@ HYP_NODISCARD hyp_status hyp_eg_op(hyp_egraph *eg, hyp_symbol symbol, uint32_t a
 uint32_t hyp_eg_op_find(const hyp_egraph *eg, hyp_symbol symbol, uint32_t arity);
 
 /* Adds or finds an e-node. `kids` need not be canonical; `into` is a canonical class that a new row joins
- * at once (the next rebuild joins the facts), or HYP_NONE for a class of its own. *out is the row. Fails with HYP_ERR_LIMIT and limit_hit set where the run's limits would be
- * passed. */
+ * at once (the next rebuild joins the facts), or HYP_NONE for a class of its own. *out is the row. Fails with
+ * HYP_ERR_LIMIT and limit_hit set where the run's limits would be passed. */
 HYP_NODISCARD hyp_status hyp_eg_add(hyp_egraph *eg, uint32_t op, const uint32_t *kids, uint32_t into, uint32_t *out,
                                     bool *out_created, hyp_diag *diag);
 /* The live row with this operator and these canonical children, or HYP_NONE. */
@@ -247,8 +247,9 @@ typedef struct hyp_new_row {
     uint32_t hash;
     size_t slot; /* the empty one for it */
 } hyp_new_row;
-/* Puts a row where there is room for it, which nothing but the row arrays knows of. */
-static inline uint32_t hyp_eg_put_row(hyp_egraph *eg, uint32_t op, const uint32_t kid[2], uint32_t into, uint32_t hash, size_t slot)
+/* Puts a row into the arrays and the table; nobody else is told of it. */
+static inline uint32_t hyp_eg_put_row(hyp_egraph *eg, uint32_t op, const uint32_t kid[2], uint32_t into, uint32_t hash,
+                                      size_t slot)
 {
     uint32_t id = (uint32_t)eg->row_count++, home = into == HYP_NONE ? id : into;
     eg->parent[id] = home;

@@ -1,7 +1,8 @@
 /* The e-nodes of a class as an array.
  *
  * In a rebuilt e-graph all classes are listed at once, and the list stands until something changes; then classes are
- * gathered one by one, until that was as much work as listing all of them again. Inside callbacks the e-graph changes all the time, so one class is gathered: its rows of the last rebuild, the
+ * gathered one by one, until that was as much work as listing all of them again. Inside
+ * callbacks the e-graph changes all the time, so one class is gathered: its rows of the last rebuild, the
  * rows of the classes united with it since, and the rows added to it since. These hang together in a
  * forest over ids that is brought up to date with what happened since it was last asked for. */
 #include <stdlib.h>

@@ -227,7 +227,9 @@ static inline void find_side(const batch *b, const hyp_pat *pat, size_t i, uint3
 {
     hyp_egraph *eg = b->eg;
     *out = pat->kind == HYP_PAT_VAR ? b->matches[i * b->words + pat->reg] : right_of(b, i)[pat->index];
-    *out_class = pat->kind == HYP_PAT_NODE ? class_of(eg, *out) : pat->kind == HYP_PAT_VAR ? hyp_eg_now(eg, *out) : hyp_eg_find(eg, *out);
+    *out_class = pat->kind == HYP_PAT_NODE  ? class_of(eg, *out)
+                 : pat->kind == HYP_PAT_VAR ? hyp_eg_now(eg, *out)
+                                            : hyp_eg_find(eg, *out);
 }
 
 static inline hyp_status find_sides(batch *b, const hyp_action *action, size_t i, sides *out)

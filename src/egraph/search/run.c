@@ -98,7 +98,8 @@ static hyp_status apply_matches(runner *r, uint32_t rule, const uint32_t *matche
     said.message[0] = 0;
     *out_done = 0;
     if (left == 0) return stop_with(r, HYP_STOP_MATCHES, diag);
-    hyp_status status = hyp_apply_batch(&r->applier, rule, matches, count < left ? count : left, outcomes, out_done, &first, &said);
+    if (count > left) count = left;
+    hyp_status status = hyp_apply_batch(&r->applier, rule, matches, count, outcomes, out_done, &first, &said);
     for (size_t i = 0; i < *out_done; i++) {
         refused += outcomes[i] == HYP_APPLIED_REFUSED;
         r->applications += outcomes[i] == HYP_APPLIED_CHANGE;
@@ -160,7 +161,7 @@ static hyp_status ask_declined(runner *r, hyp_rule *rule, hyp_diag *diag)
         uint32_t *matches = rule->declined.data + at * words;
         size_t n = count - at < HYP_MATCH_BATCH ? count - at : HYP_MATCH_BATCH;
         for (size_t i = 0; i < n; i++)
-            for (uint32_t j = 0; j < rule->reg_count; j++) matches[i * words + j] = hyp_eg_find(r->eg, matches[i * words + j]);
+            for (uint32_t j = 0, *m = matches + i * words; j < rule->reg_count; j++) m[j] = hyp_eg_find(r->eg, m[j]);
         status = check_clock(r, diag);
         done = 0;
         if (status == HYP_OK) status = apply_matches(r, r->rule, matches, n, outcomes, &done, diag);
