@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks that every include of ours points down the layers of docs/architecture.md, and that tools, examples and
+# Checks that every include of ours points down the layers of docs/architecture.md, and that tools, examples, python and
 # bench use public headers only. Prints what is wrong; exit 1 if anything is.
 set -eu
 cd "$(dirname "$0")/.."
@@ -85,7 +85,7 @@ $includes
 LIST
 done
 
-for folder in tools examples bench; do
+for folder in tools examples bench python; do
     includes=$(grep -rnE '^[[:space:]]*#[[:space:]]*include[[:space:]]*"' "$folder" --include='*.[ch]' |
         sed -E 's/^([^:]*:[0-9]+):.*"([^"]*)".*/\1 \2/') || true
     while read -r place header; do

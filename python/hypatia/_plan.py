@@ -1,0 +1,235 @@
+"""Plans: compiled models that run."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Mapping, Sequence, Union
+
+from . import _native
+
+if TYPE_CHECKING:
+    from ._compile import CompileReport
+
+Path = Union[str, "os.PathLike[str]"]
+
+_DEVICES = {"auto": 0, "cpu": 1, "cuda": 2, "reference": 3}
+_DEVICE_NAMES = {number: name for name, number in _DEVICES.items()}
+
+
+def _device(name: str) -> tuple[int, int]:
+    """The kind and the number of "cuda:1"."""
+    kind, _, index = name.partition(":")
+    if kind not in _DEVICES or (index and (kind != "cuda" or not index.isdecimal())):
+        raise ValueError(f"there is no device {name!r}; there are 'auto', 'cpu', 'cuda', 'cuda:N' and 'reference'")
+    return _DEVICES[kind], int(index or 0)
+
+
+@dataclass(frozen=True)
+class Io:
+    """An input, an output, a weight or a variable of a plan."""
+
+    name: str
+    dtype: str
+    """``"f32"``, ``"bf16"``, ``"i64"``, ``"bool"``, ..."""
+    shape: tuple[int | str, ...]
+    """Sizes; the name of one, or an expression of names, where it is open."""
+
+
+class Plan:
+    """A compiled model, loaded on a device. :func:`hypatia.compile` makes one, :meth:`load` reads one.
+
+    ``plan(x, y)`` and ``plan(x=x, y=y)`` run it on arrays of NumPy, or of any library that speaks DLPack (PyTorch, JAX, CuPy): on a CPU
+    and on a GPU without copying what is dense. Outputs are arrays of the library of the first input that is not NumPy's, where
+    that is; the one output, or a tuple of them in the plan's order.
+
+    Any number of threads may call a plan at once. Python's lock is released while it runs. Of a training step, whose variables
+    change, one call runs at a time.
+
+    On a GPU, a run is queued on the stream that PyTorch or CuPy work on, so that it is in order with their work, and the call
+    returns before it has ended. For other libraries it has ended when the call returns.
+    """
+
+    def __init__(self, engine: _native.Engine, *, path: str | None = None, options: Mapping[str, Any] | None = None,
+                 compilation: CompileReport | None = None) -> None:
+        """Not to be called: :meth:`load`, :meth:`from_bytes`, :func:`hypatia.compile`."""
+        self._engine = engine
+        self._path = path
+        self._file = _identity(path) if path is not None else None
+        self._options = dict(options or {})
+        self.compilation = compilation
+        """What the compiler says of how it made the plan; None where the plan was loaded."""
+        self.inputs = [Io(*row) for row in engine.inputs]
+        self.outputs = [Io(*row) for row in engine.outputs]
+
+    @classmethod
+    def load(cls, path: Path, *, device: str = "auto", threads: int = 0, check: bool = True, memory_limit: int = 0,
+             cpu_level: str | None = None, require_signature: bytes | None = None) -> Plan:
+        """Loads a plan from a file, which is mapped and may be removed afterwards.
+
+        :param device: ``"auto"`` (a GPU if there is one that can run all of the plan, else the CPU), ``"cpu"``, ``"cuda"``,
+            ``"cuda:1"``, or ``"reference"``, slow and for comparison.
+        :param threads: of the CPU, that a run may use; 0: ``OMP_NUM_THREADS``, else all.
+        :param check: verify the checksums of all bytes.
+        :param memory_limit: bytes that the plan may take on the host and on its device; 0: no limit.
+        :param cpu_level: the most that is used of the processor: ``"generic"``, ``"avx2"``, ``"avx512"``, ``"neon"``.
+        :param require_signature: the public key of Ed25519, 32 bytes, that the plan has to be signed with.
+        """
+        options = dict(device=device, threads=threads, check=check, memory_limit=memory_limit, cpu_level=cpu_level,
+                       require_signature=require_signature)
+        return cls(_load(os.fspath(path), options), path=os.fspath(path), options=options)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, device: str = "auto", threads: int = 0, check: bool = True, memory_limit: int = 0,
+                   cpu_level: str | None = None, require_signature: bytes | None = None) -> Plan:
+        """Loads a plan from memory, which is copied. Parameters as of :meth:`load`."""
+        options = dict(device=device, threads=threads, check=check, memory_limit=memory_limit, cpu_level=cpu_level,
+                       require_signature=require_signature)
+        return cls(_load(_native.Blob(data), options), options=options)
+
+    # ---- running -------------------------------------------------------------------------------------------------
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        """Runs the plan on inputs by position, by name, or in a dict. Numbers and lists of them become arrays of NumPy.
+
+        :returns: the output, or a tuple of several.
+        """
+        return self._engine.call(inputs, named, None, False)
+
+    def run(self, inputs: Mapping[str, Any] | Sequence[Any], *, stream: int | None = None) -> dict[str, Any]:
+        """As a call; outputs by their names.
+
+        :param stream: on a GPU, the CUDA stream (an address; 1 for the legacy default stream) to run on. Arrays have to last until
+            that stream has come to the end of the run.
+        """
+        if isinstance(inputs, Mapping):
+            return self._engine.call((), dict(inputs), stream, True)
+        return self._engine.call(tuple(inputs), None, stream, True)
+
+    def synchronize(self) -> None:
+        """Waits for runs that a GPU was given, and raises what went wrong in one of them."""
+        self._engine.synchronize()
+
+    def to_device(self, array: Any) -> _native.Tensor:
+        """A copy of an array in the memory of the plan's device, which calls read where it is: for programs without a library of
+        arrays for GPUs."""
+        return self._engine.to_device(array)
+
+    # ---- what it is --------------------------------------------------------------------------------------------------
+
+    @property
+    def device(self) -> str:
+        """``"cpu"``, ``"cuda"`` or ``"reference"``."""
+        return _DEVICE_NAMES[self._engine.device]
+
+    @property
+    def device_name(self) -> str:
+        """With processor or GPU, and the libraries in use."""
+        return self._engine.device_name
+
+    @property
+    def precision(self) -> str:
+        """That the plan was compiled for: ``"fp32"``, ``"bf16"``, ..."""
+        return self._engine.precision
+
+    @property
+    def weights(self) -> list[Io]:
+        """Weights that :meth:`update` can replace (``updatable`` of :func:`hypatia.compile`)."""
+        return [Io(*row) for row in self._engine.weights]
+
+    @property
+    def predicted_seconds(self) -> float:
+        """What a run is predicted to take for typical sizes; 0: not predicted."""
+        return self._engine.predicted_seconds
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes that the plan and the contexts of its calls have on the host and on its device."""
+        return self._engine.memory_bytes
+
+    def inspect(self, dims: Mapping[str, int] | None = None) -> dict[str, Any]:
+        """What runs, and why: inputs, outputs, steps with their kernels, shapes, bytes and operations, the rules that made them.
+
+        :param dims: sizes for symbolic dimensions, which count as 1 else.
+        """
+        return json.loads(self._describe(True, dims))
+
+    def describe(self, dims: Mapping[str, int] | None = None) -> str:
+        """The same for people."""
+        return self._describe(False, dims)
+
+    def _describe(self, as_json: bool, dims: Mapping[str, int] | None) -> str:
+        blob = self._engine.blob
+        if blob is not None:
+            return blob.describe("plan", as_json, dict(dims or {}))
+        with self._as_file() as path:
+            return _native.describe(path, as_json, dict(dims or {}))
+
+    def __repr__(self) -> str:
+        def names(ios: list[Io]) -> str:
+            return ", ".join(f"{io.name}: {io.dtype}[{', '.join(map(str, io.shape))}]" for io in ios)
+
+        return f"<hypatia.Plan ({names(self.inputs)}) -> ({names(self.outputs)}) on {self.device_name}>"
+
+    # ---- keeping it --------------------------------------------------------------------------------------------------
+
+    def save(self, path: Path) -> None:
+        """Writes the plan, with what tuning found: a file that appears whole or not at all. A signature is left away."""
+        self._engine.save(os.fspath(path))
+
+    def to_bytes(self) -> bytes:
+        """The plan as bytes, for :meth:`from_bytes`."""
+        with tempfile.TemporaryDirectory(prefix="hypatia-") as folder:
+            path = os.path.join(folder, "plan.bin")
+            self.save(path)
+            with open(path, "rb") as file:
+                return file.read()
+
+    def __reduce__(self) -> Any:
+        return _unpickle, (self.to_bytes(), self._options)
+
+    def _as_file(self) -> _PlanFile:
+        """The plan as a file for as long as the context lasts: the one that it was loaded from, where that is still the same."""
+        return _PlanFile(self)
+
+
+class _PlanFile:
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def __enter__(self) -> str:
+        plan = self._plan
+        if plan._path is not None and plan._file is not None and _identity(plan._path) == plan._file:
+            return plan._path
+        self._folder = tempfile.TemporaryDirectory(prefix="hypatia-")
+        path = os.path.join(self._folder.name, "plan.bin")
+        plan.save(path)
+        return path
+
+    def __exit__(self, *error: object) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+def _identity(path: str) -> tuple[int, ...] | None:
+    try:
+        s = os.stat(path)
+    except OSError:
+        return None
+    return s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns
+
+
+def _load(source: str | _native.Blob, options: Mapping[str, Any]) -> _native.Engine:
+    kind, index = _device(options["device"])
+    key = options["require_signature"]
+    if key is not None and len(key) != 32:
+        raise ValueError(f"a public key has 32 bytes, this one {len(key)}")
+    return _native.Engine.load(source, kind, index, options["threads"], options["check"], options["memory_limit"],
+                               options["cpu_level"], key)
+
+
+def _unpickle(data: bytes, options: dict[str, Any]) -> Plan:
+    return Plan(_load(_native.Blob(data), options), options=options)
