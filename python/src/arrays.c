@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "native.h"
+#include "engine.h"
 
 /* What the capsule __array_struct__ of NumPy's array interface has; the layout is that interface's. */
 typedef struct numpy_array {

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "native.h"
+#include "engine.h"
 
 PyTypeObject *blob_type;
 
@@ -54,6 +54,31 @@ static PyObject *blob_tobytes(PyObject *self, PyObject *unused)
     (void)unused;
     const blob_bytes *blob = ((const blob_object *)self)->bytes;
     return PyBytes_FromStringAndSize(blob->data, (Py_ssize_t)blob->size);
+}
+
+int native_sizes(PyObject *dict, hyp_tensor **out, size_t *out_count)
+{
+    size_t count = (size_t)PyDict_Size(dict), i = 0;
+    hyp_tensor *sizes = PyMem_Calloc(count + 1, sizeof *sizes);
+    PyObject *name, *size;
+    Py_ssize_t place = 0;
+    while (sizes && PyDict_Next(dict, &place, &name, &size)) {
+        sizes[i].rank = 1;
+        sizes[i].name = PyUnicode_AsUTF8AndSize(name, NULL);
+        sizes[i].dims[0] = PyLong_AsLongLong(size);
+        if (!sizes[i].name || PyErr_Occurred()) {
+            PyMem_Free(sizes);
+            return -1;
+        }
+        i++;
+    }
+    if (!sizes) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    *out = sizes;
+    *out_count = count;
+    return 0;
 }
 
 /* describe(name, json, dims): what hyp_plan_describe_memory says. */

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine.h"
 #include "hypatia/onnx.h"
-#include "native.h"
 
 /* ---- options -------------------------------------------------------------------------------------------------- */
 

@@ -1,8 +1,9 @@
 /* module.c - hypatia._native: the libraries as Python sees them. the package's Python makes of it what users see. */
-#include "native.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "hypatia/runtime.h"
+#include "native.h"
 
 PyObject *native_attribute(const char *module, const char *name)
 {
@@ -64,31 +65,6 @@ PyObject *native_buffer_text(native_buffer *b)
     return text;
 }
 
-int native_sizes(PyObject *dict, hyp_tensor **out, size_t *out_count)
-{
-    size_t count = (size_t)PyDict_Size(dict), i = 0;
-    hyp_tensor *sizes = PyMem_Calloc(count + 1, sizeof *sizes);
-    PyObject *name, *size;
-    Py_ssize_t place = 0;
-    while (sizes && PyDict_Next(dict, &place, &name, &size)) {
-        sizes[i].rank = 1;
-        sizes[i].name = PyUnicode_AsUTF8AndSize(name, NULL);
-        sizes[i].dims[0] = PyLong_AsLongLong(size);
-        if (!sizes[i].name || PyErr_Occurred()) {
-            PyMem_Free(sizes);
-            return -1;
-        }
-        i++;
-    }
-    if (!sizes) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    *out = sizes;
-    *out_count = count;
-    return 0;
-}
-
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "hypatia._native", "The libraries of Hypatia; hypatia is what to import.", -1, NULL, NULL, NULL, NULL, NULL,
 };
@@ -101,7 +77,8 @@ PyMODINIT_FUNC PyInit__native(void)
     if (module &&
         (PyModule_AddStringConstant(module, "version", hyp_version()) < 0 ||
          PyModule_AddStringConstant(module, "version_details", hyp_version_details()) < 0 || blob_init(module) < 0 ||
-         arrays_init(module) < 0 || tensor_init(module) < 0 || engine_init(module) < 0 || compile_init(module) < 0))
+         arrays_init(module) < 0 || tensor_init(module) < 0 || engine_init(module) < 0 || compile_init(module) < 0 ||
+         egraph_init(module) < 0))
         Py_CLEAR(module);
     return module;
 }

@@ -1,7 +1,7 @@
 /* run.c - one run of a plan: arrays to tensors, memory for outputs, and on which stream. */
 #include <string.h>
 
-#include "native.h"
+#include "engine.h"
 
 /* A run under way. Outputs are arrays of the kind of the first input that is an array of another library than NumPy, where
  * that array is; of NumPy where there is none. */

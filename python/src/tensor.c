@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "native.h"
+#include "engine.h"
 
 PyTypeObject *tensor_type;
 
