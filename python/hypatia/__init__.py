@@ -13,7 +13,11 @@
 from ._errors import *
 from ._errors import __all__ as _error_names
 from ._native import Tensor, version as __version__, version_details
-from ._compile import CompileReport, RuleUse, compile, rules
-from ._plan import Io, Plan
+from ._checks import Bench, Comparison, Report, Verification
+from ._compile import CompileReport, Progress, RuleUse, compile, rules
+from ._plan import Io, Plan, Tuning
 
-__all__ = ["CompileReport", "Io", "Plan", "RuleUse", "Tensor", "compile", "rules", "version_details", *_error_names]
+__all__ = [
+    "Bench", "Comparison", "CompileReport", "Io", "Plan", "Progress", "Report", "RuleUse", "Tensor", "Tuning", "Verification",
+    "__version__", "compile", "rules", "version_details", *_error_names,
+]

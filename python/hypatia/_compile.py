@@ -7,13 +7,12 @@ import re
 import tempfile
 import warnings
 from dataclasses import dataclass, fields
-from typing import Any, Callable, Iterable, Mapping, Sequence, Union
+from typing import Any, Callable, Iterable, Mapping, Sequence
 
-from . import _native
+from . import _models, _native
 from ._errors import Error
+from ._models import Model
 from ._plan import Path, Plan, _load
-
-Model = Union[Path, bytes, Any]
 
 
 @dataclass(frozen=True)
@@ -145,11 +144,7 @@ def compile(model: Model, *, target: str | None = None, precision: str = "fp32",
         allow_approximate=allow_approximate, no_rewrite=not rewrite, no_record=not record, max_seconds=max_seconds,
         max_iterations=max_iterations, max_nodes=max_nodes, memory_budget=memory_budget,
     )
-    source: Any = model
-    if hasattr(model, "SerializeToString"):
-        source = model.SerializeToString()
-    elif not isinstance(model, bytes):
-        source = os.fspath(model)
+    source = _models.read(model)
     told = None if progress is None else lambda *row: progress(Progress(*row))
     with _RuleFiles(rules) as files:
         options["rule_files"] = files.paths

@@ -21,7 +21,8 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
         import ml_dtypes
     except ImportError:
         raise TypeError(f"NumPy has no {name}: install ml_dtypes, or give arrays of a library that has it") from None
-    return np.dtype(getattr(ml_dtypes, _ML_DTYPES[name]))
+    kind: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[name]))
+    return kind
 
 
 def empty(shape: tuple[int, ...], name: str) -> np.ndarray[Any, Any]:

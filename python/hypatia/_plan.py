@@ -8,10 +8,12 @@ import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Mapping, Sequence, Union
 
-from . import _native
+from . import _checks, _native
+from ._checks import Bench, Report, Verification
 
 if TYPE_CHECKING:
     from ._compile import CompileReport
+    from ._models import Model
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -36,6 +38,21 @@ class Io:
     """``"f32"``, ``"bf16"``, ``"i64"``, ``"bool"``, ..."""
     shape: tuple[int | str, ...]
     """Sizes; the name of one, or an expression of names, where it is open."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What tuning found."""
+
+    products: int
+    """Different steps, or products, that can be done in several ways."""
+    known: int
+    """Of them, those that were known before."""
+    timed: int
+    replaced: int
+    """Of those, where something is faster than what an untuned plan does."""
+    run_seconds: float
+    untuned_run_seconds: float
 
 
 class Plan:
@@ -105,8 +122,8 @@ class Plan:
             that stream has come to the end of the run.
         """
         if isinstance(inputs, Mapping):
-            return self._engine.call((), dict(inputs), stream, True)
-        return self._engine.call(tuple(inputs), None, stream, True)
+            return dict(self._engine.call((), dict(inputs), stream, True))
+        return dict(self._engine.call(tuple(inputs), None, stream, True))
 
     def synchronize(self) -> None:
         """Waits for runs that a GPU was given, and raises what went wrong in one of them."""
@@ -154,7 +171,7 @@ class Plan:
 
         :param dims: sizes for symbolic dimensions, which count as 1 else.
         """
-        return json.loads(self._describe(True, dims))
+        return dict(json.loads(self._describe(True, dims)))
 
     def describe(self, dims: Mapping[str, int] | None = None) -> str:
         """The same for people."""
@@ -173,6 +190,49 @@ class Plan:
 
         return f"<hypatia.Plan ({names(self.inputs)}) -> ({names(self.outputs)}) on {self.device_name}>"
 
+    # ---- what is asked of it -----------------------------------------------------------------------------------------
+
+    def random_inputs(self, dims: Mapping[str, int] | None = None, *, seed: int = 0) -> dict[str, Any]:
+        """An array of NumPy for each input, the same on every machine: floats in [-1, 1), integers in [0, 8).
+
+        :param dims: sizes for symbolic dimensions.
+        """
+        return {io.name: array for io, array in zip(self.inputs, self._engine.draw(dict(dims or {}), seed))}
+
+    def verify(self, model: Model | None = None, inputs: Mapping[str, Any] | None = None, *, dims: Mapping[str, int] | None = None,
+               seed: int = 0, any_model: bool = False) -> Verification:
+        """Compares the plan with results of its model that it keeps, or with the model, which the reference interpreter runs. Each
+        element has a tolerance of its own, from the plan's precision and from what is summed.
+
+        :param model: as of :func:`hypatia.compile`.
+        :param inputs: arrays of NumPy by name; drawn at random for `dims` unless given.
+        :param any_model: also a model that the plan was not compiled from.
+        :raises MismatchError: the plan is wrong.
+        """
+        return _checks.verify(self, model, inputs, dims, seed, any_model)
+
+    def bench(self, inputs: Any = None, *, dims: Mapping[str, int] | None = None, seconds: float = 1) -> Bench:
+        """Times calls on inputs, as a call takes them in a dict or a tuple, or random ones for `dims`."""
+        return _checks.bench(self, inputs, dims, seconds)
+
+    def report(self, *, measure: bool = False, seconds: float = 2) -> Report:
+        """A page that shows what the model was, what became of it, and why; a notebook shows it.
+
+        :param measure: run the plan, too, for typical sizes: what it takes stands beside what was predicted.
+        """
+        return _checks.report(self, measure, seconds)
+
+    # ---- changing it ----------------------------------------------------------------------------------------------------
+
+    def tune(self, dims: Mapping[str, int] | None = None, *, seconds: float = 60) -> Tuning:
+        """Measures, for inputs of these sizes, every way to do each step, and takes the fastest from then on. :meth:`save` keeps it."""
+        return Tuning(*self._engine.tune(dict(dims or {}), seconds))
+
+    def update(self, weights: Mapping[str, Any]) -> None:
+        """Replaces weights that the plan was compiled with as `updatable`, by their names in the model: all of them or, on failure, none.
+        Runs that begin afterwards are with the new ones."""
+        self._engine.update(dict(weights))
+
     # ---- keeping it --------------------------------------------------------------------------------------------------
 
     def save(self, path: Path) -> None:
@@ -189,6 +249,10 @@ class Plan:
 
     def __reduce__(self) -> Any:
         return _unpickle, (self.to_bytes(), self._options)
+
+    def _place(self) -> str:
+        """The device as an option of the tools."""
+        return f"cuda:{_device(self._options['device'])[1]}" if self.device == "cuda" else self.device
 
     def _as_file(self) -> _PlanFile:
         """The plan as a file for as long as the context lasts: the one that it was loaded from, where that is still the same."""

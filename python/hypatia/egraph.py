@@ -317,11 +317,11 @@ class EGraph(_native.EGraph):
         """Reads rules: ``(rule NAME LEFT => RIGHT :if CONDITION)`` and what else ``docs/rules.md`` has. `name` is for messages."""
         return Rules(self, super().rules(name, text))
 
-    def condition(self, name: str, function: Callable[..., bool], arity: int = -1) -> None:  # type: ignore[override]
+    def condition(self, name: str, function: Callable[..., bool], arity: int = -1) -> None:
         """A condition for rules that are read afterwards: ``function(egraph, class, ...)``, which may read the e-graph alone."""
         super().condition(name, function, arity)
 
-    def function(self, name: str, function: Callable[..., int | None], arity: int = -1) -> None:  # type: ignore[override]
+    def function(self, name: str, function: Callable[..., int | None], arity: int = -1) -> None:
         """A function for right sides of rules: ``function(egraph, class, ...)`` gives the class to use, or None: then the rule is not
         applied. It may add terms and unite classes."""
         super().function(name, function, arity)

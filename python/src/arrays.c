@@ -280,6 +280,16 @@ int arrays_stream(PyObject *object, const array_kind *kind, int32_t device, void
     return PyErr_Occurred() ? -1 : 0;
 }
 
+PyObject *arrays_dims(const hyp_tensor *tensor)
+{
+    PyObject *dims = PyTuple_New(tensor->rank);
+    for (int32_t i = 0; dims && i < tensor->rank; i++) {
+        PyObject *dim = PyLong_FromLongLong(tensor->dims[i]);
+        if (!dim || PyTuple_SetItem(dims, i, dim) < 0) Py_CLEAR(dims);
+    }
+    return dims;
+}
+
 /* ---- new ones ------------------------------------------------------------------------------------------------ */
 
 static void allocation_failed(void *user, const char *kind, const char *message)
@@ -317,11 +327,7 @@ int arrays_empty(PyObject *like, const array_kind *kind, const hyp_tensor *tenso
                  array_view *view)
 {
     if (kind->exchange) return exchange_empty(kind->exchange, tensor, device, out, view);
-    PyObject *dims = PyTuple_New(tensor->rank);
-    for (int32_t i = 0; dims && i < tensor->rank; i++) {
-        PyObject *dim = PyLong_FromLongLong(tensor->dims[i]);
-        if (!dim || PyTuple_SetItem(dims, i, dim) < 0) Py_CLEAR(dims);
-    }
+    PyObject *dims = arrays_dims(tensor);
     if (!dims) return -1;
     PyObject *array = PyObject_CallMethod(kind->framework, "empty", "OOs", like, dims, hyp_dtype_name(tensor->dtype));
     Py_DECREF(dims);
@@ -341,6 +347,17 @@ int arrays_empty(PyObject *like, const array_kind *kind, const hyp_tensor *tenso
     }
     *out = array;
     return 0;
+}
+
+PyObject *arrays_numpy(const hyp_tensor *like, array_view *view)
+{
+    PyObject *dims = arrays_dims(like), *make = dims ? native_attribute("hypatia._dtypes", "empty") : NULL;
+    PyObject *array = make ? PyObject_CallFunction(make, "Os", dims, hyp_dtype_name(like->dtype)) : NULL;
+    const array_kind *kind;
+    if (array && (arrays_kind(array, &kind) < 0 || arrays_view(array, kind, NULL, "array", view) < 0)) Py_CLEAR(array);
+    Py_XDECREF(make);
+    Py_XDECREF(dims);
+    return array;
 }
 
 int arrays_init(PyObject *module)

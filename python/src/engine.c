@@ -59,6 +59,16 @@ void engine_give_context(engine_object *self, hyp_context *context)
     if (self->one_context) PyThread_release_lock(self->turn);
 }
 
+void engine_forget_contexts(engine_object *self)
+{
+    while (self->idle_count) {
+        hyp_context *context = self->idle[--self->idle_count];
+        Py_BEGIN_ALLOW_THREADS /* its work is waited for */
+        hyp_context_destroy(context);
+        Py_END_ALLOW_THREADS
+    }
+}
+
 /* ---- loading ------------------------------------------------------------------------------------------------- */
 
 static PyObject *names_of(const hyp_engine *engine, size_t count, const hyp_io_info *(*info)(const hyp_engine *, size_t))
@@ -311,6 +321,11 @@ static PyMethodDef methods[] = {
     {"call", engine_call, METH_VARARGS, "call(args, kwargs, stream, as_dict): runs the plan."},
     {"save", engine_save, METH_VARARGS, "save(path): writes the plan, with what tuning found."},
     {"synchronize", engine_synchronize, METH_NOARGS, "Waits for all runs that have been queued."},
+    {"golden", engine_golden, METH_NOARGS, "golden(): the runs that the plan keeps."},
+    {"expect", engine_expect, METH_VARARGS, "expect(model, any, inputs): what the model gives, and how far a plan may be from it."},
+    {"draw", engine_draw, METH_VARARGS, "draw(dims, seed): an array for each input."},
+    {"update", engine_update, METH_VARARGS, "update(weights)"},
+    {"tune", engine_tune, METH_VARARGS, "tune(dims, seconds)"},
     {"to_device", engine_to_device, METH_VARARGS, "to_device(array): a Tensor in the device's memory."},
     {NULL, NULL, 0, NULL},
 };

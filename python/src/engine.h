@@ -59,6 +59,10 @@ int arrays_stream(PyObject *object, const array_kind *kind, int32_t device, void
  * written to. `device_type` as DLPack numbers them. */
 int arrays_empty(PyObject *like, const array_kind *kind, const hyp_tensor *tensor, dlpack_device device, PyObject **out,
                  array_view *view);
+/* A new array of NumPy of the type and dims of `like`, and its view; NULL with an exception set. */
+PyObject *arrays_numpy(const hyp_tensor *like, array_view *view);
+/* The dims as a tuple. */
+PyObject *arrays_dims(const hyp_tensor *tensor);
 dlpack_dtype dlpack_dtype_of(hyp_dtype dtype);
 
 /* ---- engine.c: plans that are loaded -------------------------------------------------------------------------- */
@@ -86,11 +90,18 @@ extern PyTypeObject *engine_type;
 /* A context that no other thread uses, to be given back; NULL with an exception set. */
 hyp_context *engine_take_context(engine_object *engine);
 void engine_give_context(engine_object *engine, hyp_context *context);
+void engine_forget_contexts(engine_object *engine); /* those that no call uses */
 
-/* ---- run.c, tensor.c, compile.c, verify.c -------------------------------------------------------------------- */
-
+/* Methods of engines in run.c and judge.c. */
 PyObject *engine_call(PyObject *self, PyObject *args);
 PyObject *engine_to_device(PyObject *self, PyObject *args);
+PyObject *engine_golden(PyObject *self, PyObject *unused);
+PyObject *engine_expect(PyObject *self, PyObject *args);
+PyObject *engine_draw(PyObject *self, PyObject *args);
+PyObject *engine_update(PyObject *self, PyObject *args);
+PyObject *engine_tune(PyObject *self, PyObject *args);
+
+/* ---- tensor.c ---------------------------------------------------------------------------------------------------- */
 
 /* Memory of an engine's device with dims, which other libraries borrow by DLPack. */
 typedef struct tensor_object {

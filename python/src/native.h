@@ -35,6 +35,7 @@ int arrays_init(PyObject *module);
 int tensor_init(PyObject *module);
 int engine_init(PyObject *module);
 int compile_init(PyObject *module);
+int judge_init(PyObject *module);
 int egraph_init(PyObject *module);
 
 #endif

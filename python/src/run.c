@@ -223,11 +223,7 @@ static int finish_output(run *r, size_t i)
         ((tensor_object *)array)->tensor.bytes = t->bytes;
         done = PyObject_CallMethod(r->kind->framework, "wrap", "OO", r->like, array);
     } else if (elements != r->most[i]) {
-        PyObject *dims = PyTuple_New(t->rank);
-        for (int32_t d = 0; dims && d < t->rank; d++) {
-            PyObject *dim = PyLong_FromLongLong(t->dims[d]);
-            if (!dim || PyTuple_SetItem(dims, d, dim) < 0) Py_CLEAR(dims);
-        }
+        PyObject *dims = arrays_dims(t);
         if (dims) done = PyObject_CallMethod(r->kind->framework, "cut", "OLO", array, (long long)elements, dims);
         Py_XDECREF(dims);
     } else {

@@ -171,13 +171,7 @@ static PyObject *tensor_dlpack_device(PyObject *self, PyObject *unused)
 static PyObject *tensor_shape(PyObject *self, void *unused)
 {
     (void)unused;
-    const hyp_tensor *t = &((const tensor_object *)self)->tensor;
-    PyObject *shape = PyTuple_New(t->rank);
-    for (int32_t i = 0; shape && i < t->rank; i++) {
-        PyObject *dim = PyLong_FromLongLong(t->dims[i]);
-        if (!dim || PyTuple_SetItem(shape, i, dim) < 0) Py_CLEAR(shape);
-    }
-    return shape;
+    return arrays_dims(&((const tensor_object *)self)->tensor);
 }
 
 static PyObject *tensor_dtype(PyObject *self, void *unused)
@@ -208,18 +202,10 @@ static PyObject *tensor_repr(PyObject *self)
 static PyObject *tensor_numpy(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    tensor_object *t = (tensor_object *)self;
-    PyObject *shape = tensor_shape(self, NULL);
-    PyObject *make = shape ? native_attribute("hypatia._dtypes", "empty") : NULL;
-    PyObject *array = make ? PyObject_CallFunction(make, "Os", shape, hyp_dtype_name(t->tensor.dtype)) : NULL;
-    Py_XDECREF(make);
-    Py_XDECREF(shape);
-    const array_kind *kind;
+    const tensor_object *t = (const tensor_object *)self;
     array_view view;
-    if (!array || arrays_kind(array, &kind) < 0 || arrays_view(array, kind, NULL, "array", &view) < 0) {
-        Py_XDECREF(array);
-        return NULL;
-    }
+    PyObject *array = arrays_numpy(&t->tensor, &view);
+    if (!array) return NULL;
     hyp_diag diag = {0};
     hyp_status status = HYP_OK;
     Py_BEGIN_ALLOW_THREADS
