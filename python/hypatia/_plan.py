@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Mapping, Sequence, Union
 
-from . import _checks, _native
+from . import _checks, _cuda, _native
 from ._checks import Bench, Report, Verification
 
 if TYPE_CHECKING:
@@ -288,6 +288,8 @@ def _identity(path: str) -> tuple[int, ...] | None:
 
 def _load(source: str | _native.Blob, options: Mapping[str, Any]) -> _native.Engine:
     kind, index = _device(options["device"])
+    if kind in (_DEVICES["auto"], _DEVICES["cuda"]):
+        _cuda.open_libraries()
     key = options["require_signature"]
     if key is not None and len(key) != 32:
         raise ValueError(f"a public key has 32 bytes, this one {len(key)}")

@@ -292,10 +292,16 @@ PyObject *arrays_dims(const hyp_tensor *tensor)
 
 /* ---- new ones ------------------------------------------------------------------------------------------------ */
 
+typedef struct failure {
+    char message[256];
+} failure;
+
+/* Whoever calls this may not have Python's lock. */
 static void allocation_failed(void *user, const char *kind, const char *message)
 {
-    (void)user, (void)kind;
-    PyErr_SetString(PyExc_MemoryError, message);
+    (void)kind;
+    failure *f = user;
+    snprintf(f->message, sizeof f->message, "%s", message ? message : "");
 }
 
 static int exchange_empty(const dlpack_exchange *exchange, const hyp_tensor *tensor, dlpack_device device, PyObject **out,
@@ -309,7 +315,11 @@ static int exchange_empty(const dlpack_exchange *exchange, const hyp_tensor *ten
     dlpack_tensor like = {.device = device, .rank = tensor->rank, .dtype = dlpack_dtype_of(tensor->dtype), .dims = dims,
                           .strides = strides};
     dlpack_versioned *made = NULL;
-    if (exchange->allocate(&like, &made, NULL, allocation_failed) != 0) return -1;
+    failure failed = {"no memory for an output"};
+    if (exchange->allocate(&like, &made, &failed, allocation_failed) != 0) {
+        if (!PyErr_Occurred()) PyErr_SetString(PyExc_MemoryError, failed.message);
+        return -1;
+    }
     int done = read_dlpack(&made->tensor, "output", view);
     void *object = NULL;
     if (done < 0) {

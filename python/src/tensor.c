@@ -124,6 +124,15 @@ static void lend(const tensor_object *self, loan *l, dlpack_tensor *out)
     __atomic_add_fetch(&l->block->users, 1, __ATOMIC_RELAXED);
 }
 
+/* Of a tuple of two numbers, or None, which leaves them. 0 with an exception set. */
+static int read_pair(PyObject *pair, int *a, int *b)
+{
+    if (pair == Py_None) return 1;
+    if (PyTuple_Check(pair)) return PyArg_ParseTuple(pair, "ii", a, b);
+    PyErr_SetString(PyExc_TypeError, "wanted a tuple of two numbers, or None");
+    return 0;
+}
+
 /* __dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None). Runs have ended when their outputs are seen, so that no
  * stream has anything to wait for. */
 static PyObject *tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -131,10 +140,9 @@ static PyObject *tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
     static char *names[] = {(char *)"stream", (char *)"max_version", (char *)"dl_device", (char *)"copy", NULL};
     const tensor_object *t = (const tensor_object *)self;
     PyObject *stream = NULL, *version = Py_None, *device = Py_None, *copy = Py_None;
-    int type, index, major = 0, minor = 0;
+    int type = 0, index = 0, major = 0, minor = 0;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO:__dlpack__", names, &stream, &version, &device, &copy)) return NULL;
-    if (version != Py_None && !PyArg_ParseTuple(version, "ii", &major, &minor)) return NULL;
-    if (device != Py_None && !PyArg_ParseTuple(device, "ii", &type, &index)) return NULL;
+    if (!read_pair(version, &major, &minor) || !read_pair(device, &type, &index)) return NULL;
     if (copy == Py_True || (device != Py_None && (type != t->device.type || index != t->device.index))) {
         PyErr_SetString(PyExc_BufferError, "hypatia.Tensor lends its memory where it is, and makes no copies");
         return NULL;

@@ -1,4 +1,4 @@
-"""Runs the tests of the Python package with pytest, on what PYTHONPATH has of it."""
+"""Runs the tests of the Python package with pytest, on what PYTHONPATH has of it: run.py [FILE] [OPTION]..."""
 
 import os
 import sys
@@ -11,4 +11,6 @@ except ImportError as error:
     print(f"skipped: {error}; pip install pytest numpy onnx")
     sys.exit(77)
 
-sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", os.path.dirname(os.path.abspath(__file__)), *sys.argv[1:]]))
+folder = os.path.dirname(os.path.abspath(__file__))
+files, options = [[word for word in sys.argv[1:] if word.endswith(".py") == is_file] for is_file in (True, False)]
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-rs", *options, *([os.path.join(folder, name) for name in files] or [folder])]))
