@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence, Union
 
 from . import _checks, _cuda, _native
 from ._checks import Bench, Report, Verification
+from ._errors import FileError
 
 if TYPE_CHECKING:
     from ._compile import CompileReport
@@ -237,15 +238,24 @@ class Plan:
 
     def save(self, path: Path) -> None:
         """Writes the plan, with what tuning found: a file that appears whole or not at all. A signature is left away."""
-        self._engine.save(os.fspath(path))
+        if self.device != "reference":
+            self._engine.save(os.fspath(path))
+            return
+        # On a device that has nothing to tune a plan is what it was loaded from.
+        data, folder = self.to_bytes(), os.path.dirname(os.path.abspath(path))
+        with tempfile.TemporaryDirectory(prefix=".hypatia-", dir=folder) as beside:
+            part = os.path.join(beside, "plan.bin")
+            with open(part, "wb") as file:
+                file.write(data)
+            os.replace(part, path)
 
     def to_bytes(self) -> bytes:
         """The plan as bytes, for :meth:`from_bytes`."""
-        with tempfile.TemporaryDirectory(prefix="hypatia-") as folder:
-            path = os.path.join(folder, "plan.bin")
-            self.save(path)
-            with open(path, "rb") as file:
-                return file.read()
+        blob = self._engine.blob
+        if blob is not None and self.device == "reference":
+            return blob.tobytes()
+        with self._as_file(fresh=True) as path, open(path, "rb") as file:
+            return file.read()
 
     def __reduce__(self) -> Any:
         return _unpickle, (self.to_bytes(), self._options)
@@ -254,20 +264,25 @@ class Plan:
         """The device as an option of the tools."""
         return f"cuda:{_device(self._options['device'])[1]}" if self.device == "cuda" else self.device
 
-    def _as_file(self) -> _PlanFile:
-        """The plan as a file for as long as the context lasts: the one that it was loaded from, where that is still the same."""
-        return _PlanFile(self)
+    def _as_file(self, fresh: bool = False) -> _PlanFile:
+        """The plan as a file for as long as the context lasts: the one that it was loaded from, where that is still the same, unless
+        what tuning found is to be in it (`fresh`)."""
+        return _PlanFile(self, fresh)
 
 
 class _PlanFile:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, fresh: bool) -> None:
         self._plan = plan
+        self._fresh = fresh and plan.device != "reference"
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __enter__(self) -> str:
         plan = self._plan
-        if plan._path is not None and plan._file is not None and _identity(plan._path) == plan._file:
+        same = plan._path is not None and plan._file is not None and _identity(plan._path) == plan._file
+        if plan._path is not None and same and not self._fresh:
             return plan._path
+        if plan._engine.blob is None and plan.device == "reference":
+            raise FileError(f"{plan._path}: the file is not there any more, or is another one")
         self._folder = tempfile.TemporaryDirectory(prefix="hypatia-")
         path = os.path.join(self._folder.name, "plan.bin")
         plan.save(path)
