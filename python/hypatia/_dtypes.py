@@ -25,11 +25,6 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
     return kind
 
 
-def empty(shape: tuple[int, ...], name: str) -> np.ndarray[Any, Any]:
-    """A new array, holding anything."""
-    return np.empty(shape, numpy_dtype(name))
-
-
 def to_numpy(values: Any, name: str) -> np.ndarray[Any, Any]:
     """Numbers, and lists of them, as an array; None: an array of nothing."""
     if values is None:

@@ -48,9 +48,6 @@ class Framework:
 class Numpy(Framework):
     numpy = True
 
-    def empty(self, like: Any, shape: tuple[int, ...], dtype: str) -> Any:
-        return np.empty(shape, numpy_dtype(dtype))
-
     def dense(self, array: Any) -> Any:
         return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
 

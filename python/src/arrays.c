@@ -17,6 +17,7 @@ enum { NUMPY_C_CONTIGUOUS = 1, NUMPY_ALIGNED = 0x100, NUMPY_NOT_SWAPPED = 0x200 
 
 static PyObject *kinds;      /* type: capsule of array_kind, or None */
 static PyObject *find_kind;  /* hypatia._frameworks.of_type */
+static PyObject *make_empty; /* numpy.empty */
 
 /* ---- types of elements ------------------------------------------------------------------------------------ */
 
@@ -24,13 +25,14 @@ typedef struct element {
     hyp_dtype dtype;
     uint8_t code, bits; /* DLPack's */
     char kind;          /* NumPy's; V: known by its name alone */
+    PyObject *numpy;    /* NumPy's dtype; NULL: not asked for yet */
 } element;
-static const element elements[] = {
-    {HYP_F32, DLPACK_FLOAT, 32, 'f'}, {HYP_F64, DLPACK_FLOAT, 64, 'f'}, {HYP_F16, DLPACK_FLOAT, 16, 'f'},
-    {HYP_BF16, DLPACK_BFLOAT, 16, 'V'}, {HYP_F8E4M3, DLPACK_F8E4M3FN, 8, 'V'}, {HYP_BOOL, DLPACK_BOOL, 8, 'b'},
-    {HYP_I8, DLPACK_INT, 8, 'i'}, {HYP_I16, DLPACK_INT, 16, 'i'}, {HYP_I32, DLPACK_INT, 32, 'i'},
-    {HYP_I64, DLPACK_INT, 64, 'i'}, {HYP_U8, DLPACK_UINT, 8, 'u'}, {HYP_U16, DLPACK_UINT, 16, 'u'},
-    {HYP_U32, DLPACK_UINT, 32, 'u'}, {HYP_U64, DLPACK_UINT, 64, 'u'},
+static element elements[] = {
+    {HYP_F32, DLPACK_FLOAT, 32, 'f', NULL}, {HYP_F64, DLPACK_FLOAT, 64, 'f', NULL}, {HYP_F16, DLPACK_FLOAT, 16, 'f', NULL},
+    {HYP_BF16, DLPACK_BFLOAT, 16, 'V', NULL}, {HYP_F8E4M3, DLPACK_F8E4M3FN, 8, 'V', NULL}, {HYP_BOOL, DLPACK_BOOL, 8, 'b', NULL},
+    {HYP_I8, DLPACK_INT, 8, 'i', NULL}, {HYP_I16, DLPACK_INT, 16, 'i', NULL}, {HYP_I32, DLPACK_INT, 32, 'i', NULL},
+    {HYP_I64, DLPACK_INT, 64, 'i', NULL}, {HYP_U8, DLPACK_UINT, 8, 'u', NULL}, {HYP_U16, DLPACK_UINT, 16, 'u', NULL},
+    {HYP_U32, DLPACK_UINT, 32, 'u', NULL}, {HYP_U64, DLPACK_UINT, 64, 'u', NULL},
 };
 enum { ELEMENTS = sizeof elements / sizeof *elements };
 
@@ -61,6 +63,19 @@ static hyp_dtype dtype_of_numpy(PyObject *array, const numpy_array *a)
     Py_XDECREF(name);
     Py_XDECREF(dtype);
     return found;
+}
+
+/* NumPy's dtype, borrowed; NULL with an exception set. */
+static PyObject *numpy_dtype(hyp_dtype dtype)
+{
+    size_t i = 0;
+    while (i < ELEMENTS - 1 && elements[i].dtype != dtype) i++;
+    if (!elements[i].numpy) {
+        PyObject *find = native_attribute("hypatia._dtypes", "numpy_dtype");
+        elements[i].numpy = find ? PyObject_CallFunction(find, "s", hyp_dtype_name(dtype)) : NULL;
+        Py_XDECREF(find);
+    }
+    return elements[i].numpy;
 }
 
 /* ---- kinds ------------------------------------------------------------------------------------------------- */
@@ -333,10 +348,20 @@ static int exchange_empty(const dlpack_exchange *exchange, const hyp_tensor *ten
     return 0;
 }
 
+PyObject *arrays_numpy(const hyp_tensor *like, array_view *view)
+{
+    PyObject *dtype = numpy_dtype(like->dtype), *dims = dtype ? arrays_dims(like) : NULL;
+    PyObject *array = dims ? PyObject_CallFunctionObjArgs(make_empty, dims, dtype, NULL) : NULL;
+    Py_XDECREF(dims);
+    if (array && view_numpy(array, "array", view) != 1) Py_CLEAR(array);
+    return array;
+}
+
 int arrays_empty(PyObject *like, const array_kind *kind, const hyp_tensor *tensor, dlpack_device device, PyObject **out,
                  array_view *view)
 {
     if (kind->exchange) return exchange_empty(kind->exchange, tensor, device, out, view);
+    if (kind->numpy) return (*out = arrays_numpy(tensor, view)) ? 0 : -1;
     PyObject *dims = arrays_dims(tensor);
     if (!dims) return -1;
     PyObject *array = PyObject_CallMethod(kind->framework, "empty", "OOs", like, dims, hyp_dtype_name(tensor->dtype));
@@ -359,21 +384,11 @@ int arrays_empty(PyObject *like, const array_kind *kind, const hyp_tensor *tenso
     return 0;
 }
 
-PyObject *arrays_numpy(const hyp_tensor *like, array_view *view)
-{
-    PyObject *dims = arrays_dims(like), *make = dims ? native_attribute("hypatia._dtypes", "empty") : NULL;
-    PyObject *array = make ? PyObject_CallFunction(make, "Os", dims, hyp_dtype_name(like->dtype)) : NULL;
-    const array_kind *kind;
-    if (array && (arrays_kind(array, &kind) < 0 || arrays_view(array, kind, NULL, "array", view) < 0)) Py_CLEAR(array);
-    Py_XDECREF(make);
-    Py_XDECREF(dims);
-    return array;
-}
-
 int arrays_init(PyObject *module)
 {
     (void)module;
     kinds = PyDict_New();
     find_kind = kinds ? native_attribute("hypatia._frameworks", "of_type") : NULL;
-    return find_kind ? 0 : -1;
+    make_empty = find_kind ? native_attribute("numpy", "empty") : NULL;
+    return make_empty ? 0 : -1;
 }
