@@ -331,6 +331,15 @@ static PyObject *class_count(PyObject *self, void *unused)
 
 /* ---- the object --------------------------------------------------------------------------------------------------------- */
 
+/* Whether an analysis has a method that it may have; an exception is set where nobody knows. */
+static bool has(PyObject *analysis, const char *method)
+{
+    PyObject *found = PyObject_GetAttrString(analysis, method);
+    if (!found && PyErr_ExceptionMatches(PyExc_AttributeError)) PyErr_Clear();
+    Py_XDECREF(found);
+    return found != NULL;
+}
+
 static PyObject *egraph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {(char *)"analysis", (char *)"explain", (char *)"explain_all", NULL};
@@ -346,11 +355,11 @@ static PyObject *egraph_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         Py_INCREF(analysis);
         self->analysis = analysis;
         of_python.user = self;
-        if (!PyObject_HasAttrString(analysis, "modify")) of_python.modify = NULL;
-        if (!PyObject_HasAttrString(analysis, "agree")) of_python.agree = NULL;
+        if (!has(analysis, "modify")) of_python.modify = NULL;
+        if (!has(analysis, "agree")) of_python.agree = NULL;
         options.analysis = &of_python;
     }
-    self->facts = PyList_New(0);
+    if (!PyErr_Occurred()) self->facts = PyList_New(0);
     hyp_diag diag = {0};
     hyp_status status = self->facts ? hyp_egraph_create(&options, &self->egraph, &diag) : HYP_OK;
     if (self->facts && status == HYP_OK) return (PyObject *)self;

@@ -19,6 +19,7 @@ PyObject *native_raise(hyp_status status, const char *message)
     PyObject *text = make ? native_text(message) : NULL;
     PyObject *error = text ? PyObject_CallFunction(make, "iO", (int)status, text) : NULL;
     if (error) PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+    if (!PyErr_Occurred()) PyErr_NoMemory(); /* there was none to raise it with */
     Py_XDECREF(error);
     Py_XDECREF(text);
     Py_XDECREF(make);

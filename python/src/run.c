@@ -31,6 +31,7 @@ static int refuse_argument(const char *format, PyObject *a, PyObject *b)
     PyObject *text = PyUnicode_FromFormat(format, a, b);
     const char *chars = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
     if (chars) native_raise(HYP_ERR_INVALID_ARGUMENT, chars);
+    if (!PyErr_Occurred()) PyErr_NoMemory(); /* which Python itself does not always say */
     Py_XDECREF(text);
     return -1;
 }

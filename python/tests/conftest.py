@@ -1,9 +1,13 @@
 """What the tests share: small models, whose results NumPy says."""
 
+import os
+
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def model(nodes, inputs, outputs, constants=(), opset=20):

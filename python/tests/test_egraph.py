@@ -1,15 +1,21 @@
-"""E-graphs: the examples of differentiation and of the lambda calculus (examples/egraph_math, examples/egraph_lambda), whose analyses,
-conditions and functions are Python's here, and what a program may do wrong."""
+"""E-graphs: the examples of differentiation and of the lambda calculus, whose analyses, conditions and functions are Python's, and what
+a program may do wrong."""
 
 import gc
 import json
 import math
+import os
+import sys
 import threading
 import weakref
 
 import pytest
+from conftest import ROOT
 
 import hypatia
+sys.path.append(os.path.join(ROOT, "examples/python"))
+import egraph_lambda  # noqa: E402
+import egraph_math  # noqa: E402
 from hypatia.egraph import EGraph, Refuse, Repeat, Run, Saturate, Then
 
 SHIFTS = """
@@ -41,156 +47,19 @@ def test_egg():
     eg.check()
 
 
-MATH = """
-(rule add-comm   (+ ?a ?b) => (+ ?b ?a))
-(rule mul-comm   (* ?a ?b) => (* ?b ?a))
-(rule add-assoc  (+ ?a (+ ?b ?c)) => (+ (+ ?a ?b) ?c) :if (not (number (+ ?b ?c))))
-(rule mul-assoc  (* ?a (* ?b ?c)) => (* (* ?a ?b) ?c) :if (not (number (* ?b ?c))))
-(rule add-zero   (+ ?a 0) => ?a)
-(rule mul-zero   (* ?a 0) => 0)
-(rule mul-one    (* ?a 1) => ?a)
-(rule double     (+ ?a ?a) => (* 2 ?a))
-(rule factor     (+ (* ?a ?b) (* ?a ?c)) => (* ?a (+ ?b ?c)) :if (not (number ?a)))
-(rule pow-one    (pow ?a 1) => ?a)
-(rule d-number   (d ?x ?n) => 0 :if (number ?n))
-(rule d-same     (d ?x ?x) => 1)
-(rule d-other    (d ?x ?y) => 0 :if (differ ?x ?y))
-(rule d-add      (d ?x (+ ?a ?b)) => (+ (d ?x ?a) (d ?x ?b)))
-(rule d-mul      (d ?x (* ?a ?b)) => (+ (* ?a (d ?x ?b)) (* ?b (d ?x ?a))))
-(rule d-pow      (d ?x (pow ?a ?n)) => (* (* ?n (pow ?a (+ ?n -1))) (d ?x ?a)) :if (number ?n))
-(rule d-sin      (d ?x (sin ?a)) => (* (cos ?a) (d ?x ?a)))
-(rule d-cos      (d ?x (cos ?a)) => (* (* -1 (sin ?a)) (d ?x ?a)))
-(rule d-exp      (d ?x (exp ?a)) => (* (exp ?a) (d ?x ?a)))
-"""
-
-
-class Arithmetic:
-    """The fact of a class: the number that it is, "variable", or None."""
-
-    def make(self, egraph, op, children):
-        if not children:
-            return int(op) if op.lstrip("-").isdecimal() else "variable"
-        facts = [egraph.fact(c) for c in children]
-        if op in ("+", "*") and all(isinstance(f, int) for f in facts):
-            return facts[0] + facts[1] if op == "+" else facts[0] * facts[1]
-        return None
-
-    def merge(self, a, b):
-        return max((a, b), key=lambda f: (isinstance(f, int), f is not None))
-
-    def modify(self, egraph, c):
-        if isinstance(egraph.fact(c), int):
-            egraph.union(c, egraph.add((str(egraph.fact(c)),)), "arithmetic")
-
-
-@pytest.mark.parametrize("function, derivative, cost", [
-    ("(+ (pow x 2) (sin x))", "(+ (* 2 x) (cos x))", 29),
-    ("(* 3 (* y (pow x 4)))", "(* 12 (* y (pow x 3)))", 32),
-    ("(exp (* 2 (cos x)))", "(* -2 (* (sin x) (exp (* 2 (cos x)))))", 76),
-    ("(+ (* x (sin x)) (cos x))", "(* x (cos x))", 26),
-])
+@pytest.mark.parametrize("function, derivative, cost", egraph_math.PROBLEMS)
 def test_math(function, derivative, cost):
-    eg = EGraph(Arithmetic(), explain=True)
-    eg.condition("number", lambda eg, c: isinstance(eg.fact(c), int), 1)
-    eg.condition("differ", lambda eg, a, b: eg.fact(a) == eg.fact(b) == "variable" and a != b, 2)
-    rules = eg.rules(MATH)
-    root = eg.add(f"(d x {function})")
-    eg.run(rules, max_iterations=9, max_nodes=50000)
-    prices = {"d": math.inf, "+": 2, "*": 4, "": 20}
-    best = eg.extract(root, lambda op, children: 1 if not children else prices.get(op, 20))
+    eg, rules, root, best = egraph_math.solve(function)
     assert best.tree_cost == cost and eg.equal(root, derivative)
     assert eg.extract(root, {"d": math.inf, "+": 2, "*": 4, "": 1}).tree_cost < math.inf
-    proof = eg.explain(f"(d x {function})", best.term)
-    proof.check(rules)
+    eg.explain(f"(d x {function})", best.term).check(rules)
 
 
-LAMBDA = """
-(rule beta      (app (lam ?x ?body) ?arg) => (let ?x ?arg ?body))
-(rule unroll    (fix ?x ?body) => (let ?x (fix ?x ?body) ?body))
-(rule if-true   (if true ?a ?b) => ?a)
-(rule if-false  (if false ?a ?b) => ?b)
-(rule add-comm  (+ ?a ?b) => (+ ?b ?a))
-(rule add-assoc (+ (+ ?a ?b) ?c) => (+ ?a (+ ?b ?c)))
-(rule let-var   (let ?x ?e (var ?x)) => ?e)
-(rule let-drop  (let ?x ?e ?body) => ?body :if (not (free ?x ?body)))
-(rule let-app   (let ?x ?e (app ?a ?b)) => (app (let ?x ?e ?a) (let ?x ?e ?b)))
-(rule let-add   (let ?x ?e (+ ?a ?b)) => (+ (let ?x ?e ?a) (let ?x ?e ?b)))
-(rule let-eq    (let ?x ?e (= ?a ?b)) => (= (let ?x ?e ?a) (let ?x ?e ?b)))
-(rule let-if    (let ?x ?e (if ?t ?a ?b)) => (if (let ?x ?e ?t) (let ?x ?e ?a) (let ?x ?e ?b)))
-(rule let-lam   (let ?x ?e (lam ?y ?body)) => (lam ?y (let ?x ?e ?body))
-  :if (and (not (same ?x ?y)) (not (free ?y ?e))))
-(rule let-alpha (let ?x ?e (lam ?y ?body)) => (let ?x ?e (renamed ?y ?body))
-  :if (and (not (same ?x ?y)) (free ?y ?e)))
-"""
-
-
-class Lambda:
-    """The fact of a class: its free variables, and the constant that it is or None."""
-
-    @staticmethod
-    def name(egraph, c):
-        return egraph.nodes(c)[0].op
-
-    def make(self, egraph, op, children):
-        facts = [egraph.fact(c) for c in children]
-        if op == "var":
-            free = frozenset([self.name(egraph, children[0])])
-        elif op in ("let", "lam", "fix"):
-            free = facts[-1][0] - {self.name(egraph, children[0])}
-            if op == "let":
-                free |= facts[1][0]
-        else:
-            free = frozenset().union(*(f[0] for f in facts))
-        constant = None
-        if not children and (op in ("true", "false") or op.lstrip("-").isdecimal()):
-            constant = op
-        if op in ("+", "=") and all(f[1] not in (None, "true", "false") for f in facts):
-            a, b = (int(f[1]) for f in facts)
-            constant = str(a + b) if op == "+" else str(a == b).lower()
-        return free, constant
-
-    def merge(self, a, b):
-        assert a[1] is None or b[1] is None or a[1] == b[1]
-        return a[0] & b[0], a[1] or b[1]
-
-    def modify(self, egraph, c):
-        if egraph.fact(c)[1] is not None:
-            egraph.union(c, egraph.add((egraph.fact(c)[1],)), "compute")
-
-
-COMPOSE = "(lam f (lam g (lam x (app (var f) (app (var g) (var x))))))"
-ADD1 = "(lam y (+ (var y) 1))"
-FIB = """(fix fib (lam n (if (= (var n) 0) 0 (if (= (var n) 1) 1
- (+ (app (var fib) (+ (var n) -1)) (app (var fib) (+ (var n) -2)))))))"""
-
-
-@pytest.mark.parametrize("program, result", [
-    ("(let x 0 (let y 1 (+ (var x) (+ 2 (var y)))))", "3"),
-    ("(lam a (if (= (+ 1 1) 2) (var a) (app (var a) (var a))))", "(lam a (var a))"),
-    ("(let x 1 (lam x (var x)))", "(lam x (var x))"),
-    ("(let y (+ (var x) (var x)) (lam x (+ (var y) (var x))))", "(lam v1 (+ (var v1) (+ (var x) (var x))))"),
-    (f"(let compose {COMPOSE} (let add1 {ADD1} (app (app (var compose) (var add1))"
-     " (app (app (var compose) (var add1)) (var add1)))))", "(lam x (+ (var x) 3))"),
-    ("(app (lam a (lam b (if (= (var a) 0) (var b) (+ (var b) (var a))))) 5)", "(lam b (+ (var b) 5))"),
-    (f"(let fib {FIB} (app (var fib) 4))", "3"),
-])
+@pytest.mark.parametrize("program, result", egraph_lambda.PROGRAMS)
 def test_lambda(program, result):
-    eg = EGraph(Lambda())
-    fresh = iter(range(1, 10**6))
-
-    def renamed(eg, y, body):
-        v = f"v{next(fresh)}"
-        use = eg.add(("var", v))
-        return eg.add_node("lam", [eg.add((v,)), eg.add_node("let", [y, use, body])])
-
-    eg.condition("free", lambda eg, x, e: Lambda.name(eg, x) in eg.fact(e)[0], 2)
-    eg.condition("same", lambda eg, a, b: a == b, 2)
-    eg.function("renamed", renamed, 2)
-    rules = eg.rules(LAMBDA)
-    root = eg.add(program)
-    eg.run(rules, max_iterations=40, max_nodes=50000, backoff=True)
-    best = eg.extract(root, {"let": 100, "app": 100, "fix": 100})
+    eg, root, best = egraph_lambda.reduce(program)
     assert eg.equal(root, result) and len(best.term) == len(result)
+    eg.check()
 
 
 def test_schedules_and_reports():
@@ -260,18 +129,16 @@ def test_mistakes():
         eg.pop()
 
 
-class Picky(Arithmetic):
-    def __init__(self, egraph=None):
-        self.calls = []
-
+class Picky:
     def make(self, egraph, op, children):
         if op == "bad":
             raise Refuse("there is nothing bad")
         if op == "worse":
             raise KeyError("worse")
-        for call in self.calls:
-            call(egraph)
         return None
+
+    def merge(self, a, b):
+        return a
 
 
 def test_callbacks_that_fail():
@@ -355,7 +222,7 @@ def test_rulesets_that_go_meanwhile():
 
 
 def test_cycles_are_collected():
-    eg = EGraph(Arithmetic())
+    eg = EGraph(egraph_math.Numbers())
     eg.condition("mine", lambda _, c: eg is not None, 1)
     rules = eg.rules("(rule r (f ?x) => (g ?x) :if (mine ?x))")
     eg.add("(f 1)")
