@@ -3,16 +3,16 @@
 #
 #   scripts/wheel.sh [--out FOLDER] [--test PYTHON]...
 #
-# The wheel is written to FOLDER (build/wheels). Each PYTHON, 3.10 or newer, then gets a new virtual environment with the wheel, pytest,
-# numpy and onnx, runs the tests of the package there, and the commands. What is needed comes from PyPI into a virtual environment of
-# its own, build/wheels/tools.
+# The wheel is written to FOLDER (build/wheels). Each PYTHON, 3.10 or newer, then gets a new virtual environment with the wheel,
+# pytest, numpy and onnx, runs the tests of the package there, and the commands. What is needed comes from PyPI into a virtual
+# environment of its own, FOLDER/tools.
 set -eu
 out='' pythons=''
 while [ $# -gt 0 ]; do
     case $1 in
     --out) out=$2 && shift 2 ;;
     --test) pythons="$pythons $2" && shift 2 ;;
-    *) sed -n '2,8s/^# \{0,1\}//p' "$0" && exit 2 ;;
+    *) sed -n '2,9s/^# \{0,1\}//p' "$0" && exit 2 ;;
     esac
 done
 root=$(cd "$(dirname "$0")/.." && pwd)

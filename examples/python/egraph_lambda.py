@@ -1,9 +1,11 @@
-"""Reduces programs of a small lambda calculus by equality saturation, a partial evaluator: examples/egraph_lambda in Python.
+"""Reduces programs of a small lambda calculus by equality saturation, a partial evaluator: examples/egraph_lambda in
+Python.
 
 (var x)  (lam x body)  (app f arg)  (let x value body)  (fix x body)  (if test a b)  (+ a b)  (= a b), and constants
 
-Substitution is not done by code: (let x value body) is a term, and rules push it toward the variables. They must not capture; an analysis
-keeps the free variables of every class, conditions read them, and where a variable would be captured a function renames the binder.
+Substitution is not done by code: (let x value body) is a term, and rules push it toward the variables. They must not
+capture; an analysis keeps the free variables of every class, conditions read them, and where a variable would be
+captured a function renames the binder.
 """
 
 from hypatia.egraph import EGraph
@@ -37,8 +39,11 @@ PROGRAMS = [
     ("(lam a (if (= (+ 1 1) 2) (var a) (app (var a) (var a))))", "(lam a (var a))"),
     ("(let x 1 (lam x (var x)))", "(lam x (var x))"),
     ("(let y (+ (var x) (var x)) (lam x (+ (var y) (var x))))", "(lam v1 (+ (var v1) (+ (var x) (var x))))"),
-    (f"(let compose {COMPOSE} (let add1 {ADD1} (app (app (var compose) (var add1))"
-     " (app (app (var compose) (var add1)) (var add1)))))", "(lam x (+ (var x) 3))"),
+    (
+        f"(let compose {COMPOSE} (let add1 {ADD1} (app (app (var compose) (var add1))"
+        " (app (app (var compose) (var add1)) (var add1)))))",
+        "(lam x (+ (var x) 3))",
+    ),
     ("(app (lam a (lam b (if (= (var a) 0) (var b) (+ (var b) (var a))))) 5)", "(lam b (+ (var b) 5))"),
     (f"(let fib {FIB} (app (var fib) 4))", "3"),
 ]
@@ -100,7 +105,8 @@ def reduce(program):
     eg.function("renamed", renamer(), 2)
     rules = eg.rules(RULES, "lambda")
     root = eg.add(program)
-    # A recursive function unrolls without end, so there must be limits; backoff keeps the rules that have many matches from taking all.
+    # A recursive function unrolls without end, so there must be limits; backoff keeps the rules that have many
+    # matches from taking all.
     eg.run(rules, max_iterations=40, max_nodes=50000, backoff=True)
     return eg, root, eg.extract(root, {"let": 100, "app": 100, "fix": 100})
 

@@ -1,7 +1,7 @@
 """Differentiates and simplifies formulas by equality saturation: examples/egraph_math in Python.
 
-(d x f) is the derivative of f by x. Rules say how derivatives are taken and what algebra holds, an analysis computes with numbers, and the
-cheapest equal term without a d is the answer, printed with its proof.
+(d x f) is the derivative of f by x. Rules say how derivatives are taken and what algebra holds, an analysis computes
+with numbers, and the cheapest equal term without a d is the answer, printed with its proof.
 """
 
 import math

@@ -18,6 +18,20 @@ from ._compile import CompileReport, Progress, RuleUse, compile, rules
 from ._plan import Io, Plan, Tuning
 
 __all__ = [
-    "Bench", "Comparison", "CompileReport", "Io", "Plan", "Progress", "Report", "RuleUse", "Tensor", "Tuning", "Verification",
-    "__version__", "compile", "rules", "version_details", *_error_names,
+    "Bench",
+    "Comparison",
+    "CompileReport",
+    "Io",
+    "Plan",
+    "Progress",
+    "Report",
+    "RuleUse",
+    "Tensor",
+    "Tuning",
+    "Verification",
+    "__version__",
+    "compile",
+    "rules",
+    "version_details",
+    *_error_names,
 ]

@@ -40,13 +40,18 @@ class Comparison:
     worst_allowed: float
 
     def __str__(self) -> str:
-        text = (f"{self.output}: {self.elements} elements, mean difference {self.mean_difference:.3g}, largest "
-                f"{self.largest_difference:.3g}")
+        text = (
+            f"{self.output}: {self.elements} elements, mean difference {self.mean_difference:.3g}, largest "
+            f"{self.largest_difference:.3g}"
+        )
         if self.undecided:
             text += f", {self.undecided} undecided"
         if self.outside:
-            text += (f"; {self.outside} differ by more than they may, the worst at {self.worst_at} by {self.worst_difference:.3g} of "
-                     f"{self.worst_allowed:.3g} allowed")
+            text += (
+                f"; {self.outside} differ by more than they may, the worst at {self.worst_at} "
+                f"by {self.worst_difference:.3g} of "
+                f"{self.worst_allowed:.3g} allowed"
+            )
         elif self.worst_at >= 0:
             text += f"; at most {self.worst_difference:.3g} of {self.worst_allowed:.3g} allowed"
         return text
@@ -69,8 +74,14 @@ class Verification:
         return "\n".join([*map(str, self.comparisons), "PASSED" if self.passed else "FAILED"])
 
 
-def verify(plan: Plan, model: Model | None, inputs: Mapping[str, Any] | None, dims: Mapping[str, int] | None, seed: int,
-           any_model: bool) -> Verification:
+def verify(
+    plan: Plan,
+    model: Model | None,
+    inputs: Mapping[str, Any] | None,
+    dims: Mapping[str, int] | None,
+    seed: int,
+    any_model: bool,
+) -> Verification:
     if plan._engine.variables:
         raise UnsupportedError("a step of a training is verified when it is made: hypatiac --verify strict")
     if model is not None:
@@ -89,14 +100,17 @@ def _checked(comparisons: list[Comparison]) -> Verification:
 
 def _judge(output: str, run: int, actual: Any, expected: Any, tolerances: Any) -> Comparison:
     elements, undecided, outside, mean, largest, _, worst, difference, allowed = _native.judge(
-        np.ascontiguousarray(actual), expected, tolerances)
+        np.ascontiguousarray(actual), expected, tolerances
+    )
     return Comparison(output, run, elements, undecided, outside, mean, largest, worst, difference, allowed)
 
 
 def _against_golden(plan: Plan) -> list[Comparison]:
     runs = plan._engine.golden()
     if not runs:
-        raise InvalidArgumentError("the plan keeps no results to verify it with: give its model, or compile it with verify='strict'")
+        raise InvalidArgumentError(
+            "the plan keeps no results to verify it with: give its model, or compile it with verify='strict'"
+        )
     comparisons = []
     for number, (inputs, outputs) in enumerate(runs):
         got = plan.run(inputs)
@@ -104,12 +118,18 @@ def _against_golden(plan: Plan) -> list[Comparison]:
             if actual.shape != dims:
                 raise MismatchError(f"output {name} has the dims {actual.shape}, and {dims} of the plan's own results")
             if len(kept):
-                comparisons.append(_judge(name, number, actual.reshape(-1)[::stride][:len(kept)], kept, tolerances))
+                comparisons.append(_judge(name, number, actual.reshape(-1)[::stride][: len(kept)], kept, tolerances))
     return comparisons
 
 
-def _against_model(plan: Plan, model: Model, inputs: Mapping[str, Any] | None, dims: Mapping[str, int] | None, seed: int,
-                   any_model: bool) -> list[Comparison]:
+def _against_model(
+    plan: Plan,
+    model: Model,
+    inputs: Mapping[str, Any] | None,
+    dims: Mapping[str, int] | None,
+    seed: int,
+    any_model: bool,
+) -> list[Comparison]:
     given = dict(inputs) if inputs is not None else plan.random_inputs(dims, seed=seed)
     with ModelFile(model) as path:
         expected = plan._engine.expect(path, any_model, given)
@@ -140,13 +160,18 @@ class Bench:
         return float(np.percentile(self.samples, percent))
 
     def __str__(self) -> str:
-        return (f"{self.device}: median {self.median * 1e6:.1f} us, least {self.least * 1e6:.1f}, 90 % {self.percentile(90) * 1e6:.1f}, "
-                f"99 % {self.percentile(99) * 1e6:.1f} ({len(self.samples)} runs)")
+        return (
+            f"{self.device}: median {self.median * 1e6:.1f} us, least {self.least * 1e6:.1f}, "
+            f"90 % {self.percentile(90) * 1e6:.1f}, "
+            f"99 % {self.percentile(99) * 1e6:.1f} ({len(self.samples)} runs)"
+        )
 
 
 def bench(plan: Plan, inputs: Any, dims: Mapping[str, int] | None, seconds: float) -> Bench:
     given = inputs if inputs is not None else plan.random_inputs(dims)
-    args: tuple[Any, ...] = (given,) if isinstance(given, (Mapping, np.ndarray)) or not isinstance(given, (list, tuple)) else tuple(given)
+    args: tuple[Any, ...] = (
+        (given,) if isinstance(given, (Mapping, np.ndarray)) or not isinstance(given, (list, tuple)) else tuple(given)
+    )
     samples: list[float] = []
     warm = time.perf_counter() + seconds / 10
     while time.perf_counter() < warm:
@@ -162,7 +187,8 @@ def bench(plan: Plan, inputs: Any, dims: Mapping[str, int] | None, seconds: floa
 
 
 class Report:
-    """A page that shows what the model was, what became of it, and why: one text of HTML that needs no network. A notebook shows it."""
+    """A page that shows what the model was, what became of it, and why: one text of HTML that needs no network. A
+    notebook shows it."""
 
     def __init__(self, page: str) -> None:
         self.html = page
@@ -173,8 +199,10 @@ class Report:
 
     def _repr_html_(self) -> str:
         # A frame of its own: the page's styles and scripts are not the notebook's.
-        return (f'<iframe sandbox="allow-scripts allow-downloads" style="width: 100%; height: 44em; border: 0" '
-                f'srcdoc="{html.escape(self.html)}"></iframe>')
+        return (
+            f'<iframe sandbox="allow-scripts allow-downloads" style="width: 100%; height: 44em; border: 0" '
+            f'srcdoc="{html.escape(self.html)}"></iframe>'
+        )
 
     def __repr__(self) -> str:
         return f"<hypatia.Report of {len(self.html)} characters>"
@@ -185,7 +213,15 @@ def report(plan: Plan, measure: bool, seconds: float) -> Report:
     with plan._as_file() as path:
         command += [os.path.abspath(path), "-o", "-"]
         if measure:
-            command += ["--measure", "--seconds", str(seconds), "--device", plan._place(), "--threads", str(plan._options["threads"])]
+            command += [
+                "--measure",
+                "--seconds",
+                str(seconds),
+                "--device",
+                plan._place(),
+                "--threads",
+                str(plan._options["threads"]),
+            ]
         done = subprocess.run(command, capture_output=True, check=False)
     if done.returncode:
         message = done.stderr.decode(errors="replace").strip().removeprefix("hypatia report: ")

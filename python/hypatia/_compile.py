@@ -22,7 +22,8 @@ class RuleUse:
     name: str
     ruleset: str
     numeric_class: str
-    """``E``: the same bits; ``Z``: but for signs of zeros; ``N``: but for NaN; ``R``: within a bound; ``A``: approximates."""
+    """``E``: the same bits; ``Z``: but for signs of zeros; ``N``: but for NaN; ``R``: within a bound; ``A``:
+    approximates."""
     doc: str
     matches: int
     applications: int
@@ -82,27 +83,51 @@ class CompileReport:
 
     def __str__(self) -> str:
         used = ", ".join(f"{rule.name} {rule.used}x" for rule in self.rules if rule.used)
-        return (f"{self.nodes_before} nodes that run -> {self.nodes_after}, {self.plan_steps} plan steps\n"
-                f"{self.steps.rstrip()}\n"
-                f"predicted: {self.plan_seconds * 1e6:.2f} us\n"
-                f"rules used: {used or 'none'}\n"
-                f"{self.verified}")
+        return (
+            f"{self.nodes_before} nodes that run -> {self.nodes_after}, {self.plan_steps} plan steps\n"
+            f"{self.steps.rstrip()}\n"
+            f"predicted: {self.plan_seconds * 1e6:.2f} us\n"
+            f"rules used: {used or 'none'}\n"
+            f"{self.verified}"
+        )
 
 
-def compile(model: Model, *, target: str | None = None, precision: str = "fp32", device: str | None = None, threads: int = 0,
-            dims: Mapping[str, int] | None = None, typical: Mapping[str, int] | None = None,
-            shapes: Mapping[str, Sequence[int | None]] | None = None, bind: Mapping[str, Any] | None = None,
-            samples: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None, rules: str | Path | Iterable[str | Path] = (),
-            builtin_rules: bool = True, disable_rules: Sequence[str] = (), only_rules: Sequence[str] = (),
-            allow_approximate: bool = False, rewrite: bool = True, verify: str | None = None, updatable: Sequence[str] = (),
-            max_seconds: float = 0, max_iterations: int = 0, max_nodes: int = 0, memory_budget: int = 0,
-            profile: Path | None = None, explain: str | None = None, emit_onnx: Path | None = None, record: bool = True,
-            progress: Callable[[Progress], object] | None = None) -> Plan:
+def compile(
+    model: Model,
+    *,
+    target: str | None = None,
+    precision: str = "fp32",
+    device: str | None = None,
+    threads: int = 0,
+    dims: Mapping[str, int] | None = None,
+    typical: Mapping[str, int] | None = None,
+    shapes: Mapping[str, Sequence[int | None]] | None = None,
+    bind: Mapping[str, Any] | None = None,
+    samples: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    rules: str | Path | Iterable[str | Path] = (),
+    builtin_rules: bool = True,
+    disable_rules: Sequence[str] = (),
+    only_rules: Sequence[str] = (),
+    allow_approximate: bool = False,
+    rewrite: bool = True,
+    verify: str | None = None,
+    updatable: Sequence[str] = (),
+    max_seconds: float = 0,
+    max_iterations: int = 0,
+    max_nodes: int = 0,
+    memory_budget: int = 0,
+    profile: Path | None = None,
+    explain: str | None = None,
+    emit_onnx: Path | None = None,
+    record: bool = True,
+    progress: Callable[[Progress], object] | None = None,
+) -> Plan:
     """Compiles an ONNX model, and loads the plan. Same model, same options: same plan, to the byte.
 
     :param model: a path, the bytes of a model, or an ``onnx.ModelProto``. External data are found beside a path.
-    :param target: what the plan is made for, as costs see it: ``"cpu"``, ``"cpu:avx2"``, ``"cpu:avx512"``, ``"cpu:native"``, ``"cuda"``,
-        ``"cuda:h200"``, ``"cuda:h100"``; by ``device`` unless given, else ``"cpu"``. Needs no such machine.
+    :param target: what the plan is made for, as costs see it: ``"cpu"``, ``"cpu:avx2"``, ``"cpu:avx512"``,
+        ``"cpu:native"``, ``"cuda"``, ``"cuda:h200"``, ``"cuda:h100"``; by ``device`` unless given, else ``"cpu"``.
+        Needs no such machine.
     :param precision: ``"fp32"``, ``"tf32"``, ``"bf16"``, ``"fp16"``, or ``"fp8"``, which needs ``samples``.
     :param device: where the plan is loaded, as of :meth:`Plan.load`; that of ``target`` unless given.
     :param threads: of the CPU, that a run may use; 0: ``OMP_NUM_THREADS``, else all.
@@ -110,8 +135,8 @@ def compile(model: Model, *, target: str | None = None, precision: str = "fp32",
     :param typical: sizes that costs count symbolic dimensions as, which stay open; 32 else.
     :param shapes: shapes for inputs; None leaves a size as it is declared.
     :param bind: inputs that become constants of the plan.
-    :param samples: typical inputs, each an array of the input's shape, or with one axis more a stack of them; a list of such dicts.
-        From them ``"fp8"`` has its scales; the plan is verified with the first ones.
+    :param samples: typical inputs, each an array of the input's shape, or with one axis more a stack of them; a list
+        of such dicts. From them ``"fp8"`` has its scales; the plan is verified with the first ones.
     :param rules: rewrite rules besides the built-in ones: a text of rules, a path of a file, or several of either.
     :param builtin_rules: False: your own rules alone.
     :param disable_rules: names of rules to do without.
@@ -133,16 +158,37 @@ def compile(model: Model, *, target: str | None = None, precision: str = "fp32",
     """
     if target is None:
         target = "cuda" if device is not None and device.startswith("cuda") else "cpu"
-    load = dict(device=device or target.partition(":")[0], threads=threads, check=True, memory_limit=0, cpu_level=None,
-                require_signature=None)
+    load = dict(
+        device=device or target.partition(":")[0],
+        threads=threads,
+        check=True,
+        memory_limit=0,
+        cpu_level=None,
+        require_signature=None,
+    )
     options: dict[str, Any] = dict(
-        target=target, precision=precision, profile=profile, verify=verify, explain=explain, emit_onnx=emit_onnx,
-        dims=dict(dims or {}), typical=dict(typical or {}), bound=dict(bind or {}), updatable=list(updatable),
+        target=target,
+        precision=precision,
+        profile=profile,
+        verify=verify,
+        explain=explain,
+        emit_onnx=emit_onnx,
+        dims=dict(dims or {}),
+        typical=dict(typical or {}),
+        bound=dict(bind or {}),
+        updatable=list(updatable),
         shapes={name: [-1 if dim is None else dim for dim in shape] for name, shape in (shapes or {}).items()},
         samples=[dict(samples)] if isinstance(samples, Mapping) else [dict(sample) for sample in samples or ()],
-        no_builtin_rules=not builtin_rules, disabled_rules=list(disable_rules), only_rules=list(only_rules),
-        allow_approximate=allow_approximate, no_rewrite=not rewrite, no_record=not record, max_seconds=max_seconds,
-        max_iterations=max_iterations, max_nodes=max_nodes, memory_budget=memory_budget,
+        no_builtin_rules=not builtin_rules,
+        disabled_rules=list(disable_rules),
+        only_rules=list(only_rules),
+        allow_approximate=allow_approximate,
+        no_rewrite=not rewrite,
+        no_record=not record,
+        max_seconds=max_seconds,
+        max_iterations=max_iterations,
+        max_nodes=max_nodes,
+        memory_budget=memory_budget,
     )
     source = _models.read(model)
     told = None if progress is None else lambda *row: progress(Progress(*row))
@@ -157,12 +203,23 @@ def compile(model: Model, *, target: str | None = None, precision: str = "fp32",
     return Plan(_load(blob, load), options=load, compilation=compilation)
 
 
-def rules(rules: str | Path | Iterable[str | Path] = (), *, builtin_rules: bool = True, disable_rules: Sequence[str] = (),
-          only_rules: Sequence[str] = (), allow_approximate: bool = False) -> list[RuleUse]:
+def rules(
+    rules: str | Path | Iterable[str | Path] = (),
+    *,
+    builtin_rules: bool = True,
+    disable_rules: Sequence[str] = (),
+    only_rules: Sequence[str] = (),
+    allow_approximate: bool = False,
+) -> list[RuleUse]:
     """Every rule that these options of :func:`compile` select, with its class and meaning."""
     with _RuleFiles(rules) as files:
-        options = dict(rule_files=files.paths, no_builtin_rules=not builtin_rules, disabled_rules=list(disable_rules),
-                       only_rules=list(only_rules), allow_approximate=allow_approximate)
+        options = dict(
+            rule_files=files.paths,
+            no_builtin_rules=not builtin_rules,
+            disabled_rules=list(disable_rules),
+            only_rules=list(only_rules),
+            allow_approximate=allow_approximate,
+        )
         return [RuleUse(**row) for row in files.name(lambda: _native.rules(options))]
 
 

@@ -7,8 +7,18 @@ from typing import Any
 import numpy as np
 
 _NUMPY = {
-    "f32": np.float32, "f64": np.float64, "f16": np.float16, "bool": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32,
-    "i64": np.int64, "u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64,
+    "f32": np.float32,
+    "f64": np.float64,
+    "f16": np.float16,
+    "bool": np.bool_,
+    "i8": np.int8,
+    "i16": np.int16,
+    "i32": np.int32,
+    "i64": np.int64,
+    "u8": np.uint8,
+    "u16": np.uint16,
+    "u32": np.uint32,
+    "u64": np.uint64,
 }
 _ML_DTYPES = {"bf16": "bfloat16", "f8e4m3": "float8_e4m3fn"}
 
@@ -32,4 +42,6 @@ def to_numpy(values: Any, name: str) -> np.ndarray[Any, Any]:
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"wanted an array or numbers, got {type(values).__name__}")
-    return array.astype(numpy_dtype(name), casting="unsafe" if isinstance(values, (list, tuple, int, float, bool)) else "same_kind")
+    return array.astype(
+        numpy_dtype(name), casting="unsafe" if isinstance(values, (list, tuple, int, float, bool)) else "same_kind"
+    )

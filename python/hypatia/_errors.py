@@ -1,11 +1,22 @@
-"""What can go wrong. Every failure of Hypatia is an :class:`Error` with the library's message: what was found, what was wanted, and
-what to do. Each is also one of Python's own exceptions where there is one that fits."""
+"""What can go wrong. Every failure of Hypatia is an :class:`Error` with the library's message: what was found, what
+was wanted, and what to do. Each is also one of Python's own exceptions where there is one that fits."""
 
 from __future__ import annotations
 
 __all__ = [
-    "CancelledError", "DeviceError", "DeviceLostError", "Error", "FileError", "IncompatibleError", "InternalError",
-    "InvalidArgumentError", "LimitError", "MalformedError", "MismatchError", "OutOfMemoryError", "SignatureError",
+    "CancelledError",
+    "DeviceError",
+    "DeviceLostError",
+    "Error",
+    "FileError",
+    "IncompatibleError",
+    "InternalError",
+    "InvalidArgumentError",
+    "LimitError",
+    "MalformedError",
+    "MismatchError",
+    "OutOfMemoryError",
+    "SignatureError",
     "UnsupportedError",
 ]
 
@@ -98,8 +109,19 @@ class SignatureError(Error):
 _BY_STATUS: dict[int, type[Error]] = {
     kind.status: kind
     for kind in (
-        InvalidArgumentError, OutOfMemoryError, FileError, MalformedError, UnsupportedError, MismatchError, IncompatibleError,
-        LimitError, DeviceError, InternalError, DeviceLostError, CancelledError, SignatureError,
+        InvalidArgumentError,
+        OutOfMemoryError,
+        FileError,
+        MalformedError,
+        UnsupportedError,
+        MismatchError,
+        IncompatibleError,
+        LimitError,
+        DeviceError,
+        InternalError,
+        DeviceLostError,
+        CancelledError,
+        SignatureError,
     )
 }
 

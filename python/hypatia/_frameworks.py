@@ -1,5 +1,5 @@
-"""Libraries of arrays. All are reached by DLPack; what DLPack does not say, how to make an array for an output and which stream a
-library works on, is said here."""
+"""Libraries of arrays. All are reached by DLPack; what DLPack does not say, how to make an array for an output and
+which stream a library works on, is said here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from ._dtypes import numpy_dtype
 
 
 class Framework:
-    """A library whose arrays nobody may write to, or of which nothing is known: outputs are memory of Hypatia's, lent to it."""
+    """A library whose arrays nobody may write to, or of which nothing is known: outputs are memory of Hypatia's, lent
+    to it."""
 
     numpy = False
 
@@ -24,15 +25,17 @@ class Framework:
         return None
 
     def stream(self, array: Any) -> int | None:
-        """The CUDA stream that the library works on, 1 for the legacy default stream; None: it does not say, so that runs are on
-        a stream of their own, and have ended when the call returns."""
+        """The CUDA stream that the library works on, 1 for the legacy default stream; None: it does not say, so that
+        runs are on a stream of their own, and have ended when the call returns."""
         return None
 
     def dense(self, array: Any) -> Any:
         """A dense copy."""
         if hasattr(array, "__array_namespace__"):
             return array.__array_namespace__().asarray(array, copy=True)
-        raise TypeError(f"an array of {self.kind.__module__}.{self.kind.__name__} is not dense: give a dense copy of it")
+        raise TypeError(
+            f"an array of {self.kind.__module__}.{self.kind.__name__} is not dense: give a dense copy of it"
+        )
 
     def wrap(self, like: Any, tensor: Any) -> Any:
         """The library's array of memory of ours."""
@@ -57,8 +60,16 @@ class Torch(Framework):
         import torch
 
         names = {
-            "f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16, "bool": torch.bool,
-            "i8": torch.int8, "i16": torch.int16, "i32": torch.int32, "i64": torch.int64, "u8": torch.uint8,
+            "f32": torch.float32,
+            "f64": torch.float64,
+            "f16": torch.float16,
+            "bf16": torch.bfloat16,
+            "bool": torch.bool,
+            "i8": torch.int8,
+            "i16": torch.int16,
+            "i32": torch.int32,
+            "i64": torch.int64,
+            "u8": torch.uint8,
         }
         kind = names.get(dtype) or getattr(torch, {"f8e4m3": "float8_e4m3fn"}.get(dtype, dtype.replace("u", "uint")))
         return torch.empty(shape, dtype=kind, device=like.device)

@@ -59,19 +59,25 @@ class Tuning:
 class Plan:
     """A compiled model, loaded on a device. :func:`hypatia.compile` makes one, :meth:`load` reads one.
 
-    ``plan(x, y)`` and ``plan(x=x, y=y)`` run it on arrays of NumPy, or of any library that speaks DLPack (PyTorch, JAX, CuPy): on a CPU
-    and on a GPU without copying what is dense. Outputs are arrays of the library of the first input that is not NumPy's, where
-    that is; the one output, or a tuple of them in the plan's order.
+    ``plan(x, y)`` and ``plan(x=x, y=y)`` run it on arrays of NumPy, or of any library that speaks DLPack (PyTorch,
+    JAX, CuPy): on a CPU and on a GPU without copying what is dense. Outputs are arrays of the library of the first
+    input that is not NumPy's, where that is; the one output, or a tuple of them in the plan's order.
 
-    Any number of threads may call a plan at once. Python's lock is released while it runs. Of a training step, whose variables
-    change, one call runs at a time.
+    Any number of threads may call a plan at once. Python's lock is released while it runs. Of a training step, whose
+    variables change, one call runs at a time.
 
-    On a GPU, a run is queued on the stream that PyTorch or CuPy work on, so that it is in order with their work, and the call
-    returns before it has ended. For other libraries it has ended when the call returns.
+    On a GPU, a run is queued on the stream that PyTorch or CuPy work on, so that it is in order with their work, and
+    the call returns before it has ended. For other libraries it has ended when the call returns.
     """
 
-    def __init__(self, engine: _native.Engine, *, path: str | None = None, options: Mapping[str, Any] | None = None,
-                 compilation: CompileReport | None = None) -> None:
+    def __init__(
+        self,
+        engine: _native.Engine,
+        *,
+        path: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        compilation: CompileReport | None = None,
+    ) -> None:
         """Not to be called: :meth:`load`, :meth:`from_bytes`, :func:`hypatia.compile`."""
         self._engine = engine
         self._path = path
@@ -83,28 +89,58 @@ class Plan:
         self.outputs = [Io(*row) for row in engine.outputs]
 
     @classmethod
-    def load(cls, path: Path, *, device: str = "auto", threads: int = 0, check: bool = True, memory_limit: int = 0,
-             cpu_level: str | None = None, require_signature: bytes | None = None) -> Plan:
+    def load(
+        cls,
+        path: Path,
+        *,
+        device: str = "auto",
+        threads: int = 0,
+        check: bool = True,
+        memory_limit: int = 0,
+        cpu_level: str | None = None,
+        require_signature: bytes | None = None,
+    ) -> Plan:
         """Loads a plan from a file, which is mapped and may be removed afterwards.
 
-        :param device: ``"auto"`` (a GPU if there is one that can run all of the plan, else the CPU), ``"cpu"``, ``"cuda"``,
-            ``"cuda:1"``, or ``"reference"``, slow and for comparison.
+        :param device: ``"auto"`` (a GPU if there is one that can run all of the plan, else the CPU), ``"cpu"``,
+            ``"cuda"``, ``"cuda:1"``, or ``"reference"``, slow and for comparison.
         :param threads: of the CPU, that a run may use; 0: ``OMP_NUM_THREADS``, else all.
         :param check: verify the checksums of all bytes.
         :param memory_limit: bytes that the plan may take on the host and on its device; 0: no limit.
         :param cpu_level: the most that is used of the processor: ``"generic"``, ``"avx2"``, ``"avx512"``, ``"neon"``.
         :param require_signature: the public key of Ed25519, 32 bytes, that the plan has to be signed with.
         """
-        options = dict(device=device, threads=threads, check=check, memory_limit=memory_limit, cpu_level=cpu_level,
-                       require_signature=require_signature)
+        options = dict(
+            device=device,
+            threads=threads,
+            check=check,
+            memory_limit=memory_limit,
+            cpu_level=cpu_level,
+            require_signature=require_signature,
+        )
         return cls(_load(os.fspath(path), options), path=os.fspath(path), options=options)
 
     @classmethod
-    def from_bytes(cls, data: bytes, *, device: str = "auto", threads: int = 0, check: bool = True, memory_limit: int = 0,
-                   cpu_level: str | None = None, require_signature: bytes | None = None) -> Plan:
+    def from_bytes(
+        cls,
+        data: bytes,
+        *,
+        device: str = "auto",
+        threads: int = 0,
+        check: bool = True,
+        memory_limit: int = 0,
+        cpu_level: str | None = None,
+        require_signature: bytes | None = None,
+    ) -> Plan:
         """Loads a plan from memory, which is copied. Parameters as of :meth:`load`."""
-        options = dict(device=device, threads=threads, check=check, memory_limit=memory_limit, cpu_level=cpu_level,
-                       require_signature=require_signature)
+        options = dict(
+            device=device,
+            threads=threads,
+            check=check,
+            memory_limit=memory_limit,
+            cpu_level=cpu_level,
+            require_signature=require_signature,
+        )
         return cls(_load(_native.Blob(data), options), options=options)
 
     # ---- running -------------------------------------------------------------------------------------------------
@@ -119,8 +155,8 @@ class Plan:
     def run(self, inputs: Mapping[str, Any] | Sequence[Any], *, stream: int | None = None) -> dict[str, Any]:
         """As a call; outputs by their names.
 
-        :param stream: on a GPU, the CUDA stream (an address; 1 for the legacy default stream) to run on. Arrays have to last until
-            that stream has come to the end of the run.
+        :param stream: on a GPU, the CUDA stream (an address; 1 for the legacy default stream) to run on. Arrays have
+            to last until that stream has come to the end of the run.
         """
         if isinstance(inputs, Mapping):
             return dict(self._engine.call((), dict(inputs), stream, True))
@@ -131,8 +167,8 @@ class Plan:
         self._engine.synchronize()
 
     def to_device(self, array: Any) -> _native.Tensor:
-        """A copy of an array in the memory of the plan's device, which calls read where it is: for programs without a library of
-        arrays for GPUs."""
+        """A copy of an array in the memory of the plan's device, which calls read where it is: for programs without a
+        library of arrays for GPUs."""
         return self._engine.to_device(array)
 
     # ---- what it is --------------------------------------------------------------------------------------------------
@@ -168,7 +204,8 @@ class Plan:
         return self._engine.memory_bytes
 
     def inspect(self, dims: Mapping[str, int] | None = None) -> dict[str, Any]:
-        """What runs, and why: inputs, outputs, steps with their kernels, shapes, bytes and operations, the rules that made them.
+        """What runs, and why: inputs, outputs, steps with their kernels, shapes, bytes and operations, the rules that
+        made them.
 
         :param dims: sizes for symbolic dimensions, which count as 1 else.
         """
@@ -200,10 +237,17 @@ class Plan:
         """
         return {io.name: array for io, array in zip(self.inputs, self._engine.draw(dict(dims or {}), seed))}
 
-    def verify(self, model: Model | None = None, inputs: Mapping[str, Any] | None = None, *, dims: Mapping[str, int] | None = None,
-               seed: int = 0, any_model: bool = False) -> Verification:
-        """Compares the plan with results of its model that it keeps, or with the model, which the reference interpreter runs. Each
-        element has a tolerance of its own, from the plan's precision and from what is summed.
+    def verify(
+        self,
+        model: Model | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        dims: Mapping[str, int] | None = None,
+        seed: int = 0,
+        any_model: bool = False,
+    ) -> Verification:
+        """Compares the plan with results of its model that it keeps, or with the model, which the reference
+        interpreter runs. Each element has a tolerance of its own, from the plan's precision and from what is summed.
 
         :param model: as of :func:`hypatia.compile`.
         :param inputs: arrays of NumPy by name; drawn at random for `dims` unless given.
@@ -226,12 +270,13 @@ class Plan:
     # ---- changing it ----------------------------------------------------------------------------------------------------
 
     def tune(self, dims: Mapping[str, int] | None = None, *, seconds: float = 60) -> Tuning:
-        """Measures, for inputs of these sizes, every way to do each step, and takes the fastest from then on. :meth:`save` keeps it."""
+        """Measures, for inputs of these sizes, every way to do each step, and takes the fastest from then on.
+        :meth:`save` keeps it."""
         return Tuning(*self._engine.tune(dict(dims or {}), seconds))
 
     def update(self, weights: Mapping[str, Any]) -> None:
-        """Replaces weights that the plan was compiled with as `updatable`, by their names in the model: all of them or, on failure, none.
-        Runs that begin afterwards are with the new ones."""
+        """Replaces weights that the plan was compiled with as `updatable`, by their names in the model: all of them
+        or, on failure, none. Runs that begin afterwards are with the new ones."""
         self._engine.update(dict(weights))
 
     # ---- keeping it --------------------------------------------------------------------------------------------------
@@ -265,8 +310,8 @@ class Plan:
         return f"cuda:{_device(self._options['device'])[1]}" if self.device == "cuda" else self.device
 
     def _as_file(self, fresh: bool = False) -> _PlanFile:
-        """The plan as a file for as long as the context lasts: the one that it was loaded from, where that is still the same, unless
-        what tuning found is to be in it (`fresh`)."""
+        """The plan as a file for as long as the context lasts: the one that it was loaded from, where that is still
+        the same, unless what tuning found is to be in it (`fresh`)."""
         return _PlanFile(self, fresh)
 
 
@@ -308,8 +353,9 @@ def _load(source: str | _native.Blob, options: Mapping[str, Any]) -> _native.Eng
     key = options["require_signature"]
     if key is not None and len(key) != 32:
         raise ValueError(f"a public key has 32 bytes, this one {len(key)}")
-    return _native.Engine.load(source, kind, index, options["threads"], options["check"], options["memory_limit"],
-                               options["cpu_level"], key)
+    return _native.Engine.load(
+        source, kind, index, options["threads"], options["check"], options["memory_limit"], options["cpu_level"], key
+    )
 
 
 def _unpickle(data: bytes, options: dict[str, Any]) -> Plan:

@@ -1,4 +1,5 @@
-"""The commands, as console scripts: ``hypatiac``, ``hypatia`` and ``hypatia-egraph`` of the package, started in place of Python."""
+"""The commands, as console scripts: ``hypatiac``, ``hypatia`` and ``hypatia-egraph`` of the package, started in place
+of Python."""
 
 from __future__ import annotations
 

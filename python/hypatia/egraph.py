@@ -13,11 +13,12 @@
     eg.run(rules)
     eg.extract(c).term           # "a"
 
-A term is an operator applied to terms: a text, ``"(+ a (* 2 b))"``, or tuples, ``("+", "a", ("*", 2, "b"))``. An e-class is a set of
-terms that are known to be equal; its id is an int. Ids are those of the moment: :meth:`EGraph.find` says what became of one.
+A term is an operator applied to terms: a text, ``"(+ a (* 2 b))"``, or tuples, ``("+", "a", ("*", 2, "b"))``. An
+e-class is a set of terms that are known to be equal; its id is an int. Ids are those of the moment:
+:meth:`EGraph.find` says what became of one.
 
-An e-graph belongs to one thread at a time; while it works, Python's lock is released unless rules or costs are functions of Python.
-What such functions may do with the e-graph is said where they are given.
+An e-graph belongs to one thread at a time; while it works, Python's lock is released unless rules or costs are
+functions of Python. What such functions may do with the e-graph is said where they are given.
 """
 
 from __future__ import annotations
@@ -29,8 +30,25 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Protocol, Sequenc
 from . import _native
 
 __all__ = [
-    "Analysis", "EGraph", "Extraction", "Iteration", "Match", "Node", "Proof", "Query", "Refuse", "Repeat", "Report", "Rule", "RuleReport",
-    "Rules", "Run", "Saturate", "Schedule", "Then", "Step",
+    "Analysis",
+    "EGraph",
+    "Extraction",
+    "Iteration",
+    "Match",
+    "Node",
+    "Proof",
+    "Query",
+    "Refuse",
+    "Repeat",
+    "Report",
+    "Rule",
+    "RuleReport",
+    "Rules",
+    "Run",
+    "Saturate",
+    "Schedule",
+    "Then",
+    "Step",
 ]
 
 Term = Union[str, int, float, "tuple[Any, ...]"]
@@ -38,15 +56,17 @@ Cost = Union[Callable[[str, "tuple[int, ...]"], float], Mapping[str, float]]
 
 
 class Refuse(Exception):
-    """Raised by what an analysis, a condition or a function of rules calls: the application of the rule under way makes no sense and
-    is left out, and the run goes on."""
+    """Raised by what an analysis, a condition or a function of rules calls: the application of the rule under way
+    makes no sense and is left out, and the run goes on."""
 
 
 class Analysis(Protocol):
-    """What is known of each class, kept while classes merge (egg, section 4). Facts are values: they are compared by ``==``.
+    """What is known of each class, kept while classes merge (egg, section 4). Facts are values: they are compared by
+    ``==``.
 
-    Besides, there may be ``modify(egraph, c)``, called after a class is new or its fact has changed, which may add terms and unite
-    classes, and ``agree(a, b)``: whether classes with these facts may be equal, asked before a rule unites them.
+    Besides, there may be ``modify(egraph, c)``, called after a class is new or its fact has changed, which may add
+    terms and unite classes, and ``agree(a, b)``: whether classes with these facts may be equal, asked before a rule
+    unites them.
     """
 
     def make(self, egraph: EGraph, op: str, children: tuple[int, ...]) -> Any:
@@ -177,9 +197,10 @@ class Proof:
         self._egraph, self._a, self._b, self._proof = egraph, a, b, proof
 
     def check(self, *rules: Rules) -> None:
-        """Replays the proof on terms, with these rules and nothing else of the e-graph; raises :class:`hypatia.MismatchError` where it
-        is none. What was stated, and answers of conditions and functions, are taken as they are."""
-        self._egraph.check_proof(self._proof, self._a, self._b, tuple(r._native for r in rules))
+        """Replays the proof on terms, with these rules and nothing else of the e-graph; raises
+        :class:`hypatia.MismatchError` where it is none. What was stated, and answers of conditions and functions, are
+            taken as they are."""
+        self._egraph._check_proof(self._proof, self._a, self._b, tuple(r._native for r in rules))
 
     def __len__(self) -> int:
         return len(self.steps) - 1
@@ -274,13 +295,15 @@ class EGraph(_native.EGraph):
 
     :param analysis: an :class:`Analysis`.
     :param explain: keep what :meth:`explain` needs.
-    :param explain_all: keep applications that changed nothing, too: proofs are shorter, and each such match costs some 30 bytes.
+    :param explain_all: keep applications that changed nothing, too: proofs are shorter, and each such match costs
+        some 30 bytes.
     """
 
     # ---- terms and classes -----------------------------------------------------------------------------------------
 
     def add(self, term: Term) -> int:
-        """Adds a term, or finds it. A str in a tuple is a symbol, whatever characters it has; a str by itself is read as a term."""
+        """Adds a term, or finds it. A str in a tuple is a symbol, whatever characters it has; a str by itself is read
+        as a term."""
         if isinstance(term, str):
             return self.add_text(term)
         if isinstance(term, tuple):
@@ -299,13 +322,13 @@ class EGraph(_native.EGraph):
         return self.find(a) == self.find(b)
 
     def union(self, a: int, b: int, reason: str | None = None) -> bool:
-        """States that two classes are equal, because of `reason` ("given"). False: they were known to be. Congruence is restored by
-        the next :meth:`rebuild`, which runs and extractions begin with."""
-        return super().union(a, b, reason)
+        """States that two classes are equal, because of `reason` ("given"). False: they were known to be. Congruence
+        is restored by the next :meth:`rebuild`, which runs and extractions begin with."""
+        return self._union(a, b, reason)
 
-    def nodes(self, c: int) -> list[Node]:  # type: ignore[override]
+    def nodes(self, c: int) -> list[Node]:
         """The e-nodes of a class, oldest first. Needs a rebuilt e-graph."""
-        return [Node(op, children, id) for id, op, children in super().nodes(c)]
+        return [Node(op, children, id) for id, op, children in self._nodes(c)]
 
     def __len__(self) -> int:
         """How many e-nodes there are."""
@@ -313,50 +336,81 @@ class EGraph(_native.EGraph):
 
     # ---- rules -------------------------------------------------------------------------------------------------------
 
-    def rules(self, text: str, name: str = "rules") -> Rules:  # type: ignore[override]
-        """Reads rules: ``(rule NAME LEFT => RIGHT :if CONDITION)`` and what else ``docs/rules.md`` has. `name` is for messages."""
-        return Rules(self, super().rules(name, text))
+    def rules(self, text: str, name: str = "rules") -> Rules:
+        """Reads rules: ``(rule NAME LEFT => RIGHT :if CONDITION)`` and what else ``docs/rules.md`` has. `name` is for
+        messages."""
+        return Rules(self, self._rules(name, text))
 
     def condition(self, name: str, function: Callable[..., bool], arity: int = -1) -> None:
-        """A condition for rules that are read afterwards: ``function(egraph, class, ...)``, which may read the e-graph alone."""
-        super().condition(name, function, arity)
+        """A condition for rules that are read afterwards: ``function(egraph, class, ...)``, which may read the
+        e-graph alone."""
+        self._condition(name, function, arity)
 
     def function(self, name: str, function: Callable[..., int | None], arity: int = -1) -> None:
-        """A function for right sides of rules: ``function(egraph, class, ...)`` gives the class to use, or None: then the rule is not
-        applied. It may add terms and unite classes."""
-        super().function(name, function, arity)
+        """A function for right sides of rules: ``function(egraph, class, ...)`` gives the class to use, or None: then
+        the rule is not applied. It may add terms and unite classes."""
+        self._function(name, function, arity)
 
-    def run(self, schedule: Schedule, *, max_iterations: int = 0, max_nodes: int = 0, max_bytes: int = 0,  # type: ignore[override]
-            max_seconds: float = 0, max_matches: int = 0, backoff: bool | tuple[int, int] = False,
-            on_iteration: Callable[[Iteration], object] | None = None) -> Report:
-        """Applies rules until nothing changes or a limit is reached; 0 is none. The e-graph is rebuilt and usable after any stop.
+    def run(
+        self,
+        schedule: Schedule,
+        *,
+        max_iterations: int = 0,
+        max_nodes: int = 0,
+        max_bytes: int = 0,
+        max_seconds: float = 0,
+        max_matches: int = 0,
+        backoff: bool | tuple[int, int] = False,
+        on_iteration: Callable[[Iteration], object] | None = None,
+    ) -> Report:
+        """Applies rules until nothing changes or a limit is reached; 0 is none. The e-graph is rebuilt and usable
+        after any stop.
 
         :param schedule: rules, or :class:`Run`, :class:`Then`, :class:`Repeat` and :class:`Saturate` of them.
-        :param backoff: as in egg, ban rules that have many matches for some iterations; a tuple: more matches than so many (1000), for
-            so many iterations (5).
+        :param backoff: as in egg, ban rules that have many matches for some iterations; a tuple: more matches than so
+            many (1000), for so many iterations (5).
         :param on_iteration: is told of each iteration; it may read the e-graph.
         """
         limit, ban = backoff if isinstance(backoff, tuple) else (0, 0)
         told = None if on_iteration is None else lambda row: on_iteration(Iteration(*row))
-        stop, e_nodes, e_classes, peak, matches, seconds, iterations, rows = super().run(
-            schedule._schedule(), backoff is not False, max_iterations, max_nodes, max_bytes, max_seconds, max_matches, limit, ban, told)
+        stop, e_nodes, e_classes, peak, matches, seconds, iterations, rows = self._run(
+            schedule._schedule(),
+            backoff is not False,
+            max_iterations,
+            max_nodes,
+            max_bytes,
+            max_seconds,
+            max_matches,
+            limit,
+            ban,
+            told,
+        )
         rules = [RuleReport(rule.name, *row) for rule, row in zip(schedule._all(), rows)]
         return Report(stop, e_nodes, e_classes, peak, matches, seconds, [Iteration(*row) for row in iterations], rules)
 
-    def match(self, pattern: str) -> list[Match]:  # type: ignore[override]
-        """All matches of a pattern, ``(+ ?a (* ?b ?c))`` or ``(multi (?a = P) (?b = Q))``, in an order that is the same on every run."""
-        names, rows = super().match(pattern)
+    def match(self, pattern: str) -> list[Match]:
+        """All matches of a pattern, ``(+ ?a (* ?b ?c))`` or ``(multi (?a = P) (?b = Q))``, in an order that is the
+        same on every run."""
+        names, rows = self._match(pattern)
         return [Match(root, dict(zip(names, classes))) for root, classes in rows]
 
     # ---- answers -------------------------------------------------------------------------------------------------------
 
-    def extract(self, roots: int | Sequence[int], cost: Cost | None = None, *, method: str = "tree",  # type: ignore[override]
-                budget_seconds: float = 0, budget_work: int = 0) -> Extraction:
+    def extract(
+        self,
+        roots: int | Sequence[int],
+        cost: Cost | None = None,
+        *,
+        method: str = "tree",
+        budget_seconds: float = 0,
+        budget_work: int = 0,
+    ) -> Extraction:
         """The term of least cost of a class, or terms of several, which share what they can.
 
-        :param cost: of a node without its children: ``cost(op, children)``, or a dict by operator, in which others are 1 or what ``""``
-            has. Not negative; ``math.inf``: never choose it. 1 for each unless given.
-        :param method: ``"tree"``: every use of a shared part counts; ``"dag"``: each part counts once, a small sum; ``"exact"``: the least.
+        :param cost: of a node without its children: ``cost(op, children)``, or a dict by operator, in which others
+            are 1 or what ``""`` has. Not negative; ``math.inf``: never choose it. 1 for each unless given.
+        :param method: ``"tree"``: every use of a shared part counts; ``"dag"``: each part counts once, a small sum;
+            ``"exact"``: the least.
         :param budget_seconds: of ``"exact"``; 0: ten, or no limit where there is one of work.
         :param budget_work: of ``"exact"``, in e-nodes and edges looked at: the answer is the same on every machine.
         """
@@ -364,21 +418,21 @@ class EGraph(_native.EGraph):
         if method not in methods:
             raise ValueError(f"there is no method {method!r}; there are {', '.join(methods)}")
         classes = [roots] if isinstance(roots, int) else list(roots)
-        return Extraction(*super().extract(classes, _cost(cost), methods[method], budget_seconds, budget_work))
+        return Extraction(*self._extract(classes, _cost(cost), methods[method], budget_seconds, budget_work))
 
-    def explain(self, a: str, b: str) -> Proof:  # type: ignore[override]
-        """A proof that two terms that are in the e-graph are equal; :class:`hypatia.MismatchError` if they are not known to be. Needs
-        ``explain=True``."""
-        rows, proof = super().explain(a, b)
+    def explain(self, a: str, b: str) -> Proof:
+        """A proof that two terms that are in the e-graph are equal; :class:`hypatia.MismatchError` if they are not
+        known to be. Needs ``explain=True``."""
+        rows, proof = self._explain(a, b)
         return Proof(self, a, b, _steps(rows), proof)
 
     def to_json(self, roots: Iterable[int] = (), cost: Cost | None = None) -> str:
         """What is below classes, or all, in the JSON that egg, egglog and the extraction gym exchange."""
-        return self.write(False, list(roots), _cost(cost), 0)
+        return self._write(False, list(roots), _cost(cost), 0)
 
     def to_dot(self, roots: Iterable[int] = (), max_nodes: int = 0) -> str:
         """The same for Graphviz, at most so many e-nodes (500)."""
-        return self.write(True, list(roots), None, max_nodes)
+        return self._write(True, list(roots), None, max_nodes)
 
 
 def _symbol(value: Any) -> str:
@@ -395,5 +449,7 @@ def _cost(cost: Cost | None) -> Callable[[str, tuple[int, ...]], float] | None:
 
 
 def _steps(rows: Sequence[Any]) -> list[Step]:
-    return [Step(rule, stated, forward, term, [Query(*q) for q in queries], [_steps(part) for part in parts])
-            for rule, stated, forward, term, queries, parts in rows]
+    return [
+        Step(rule, stated, forward, term, [Query(*q) for q in queries], [_steps(part) for part in parts])
+        for rule, stated, forward, term, queries, parts in rows
+    ]

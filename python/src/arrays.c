@@ -28,11 +28,13 @@ typedef struct element {
     PyObject *numpy;    /* NumPy's dtype; NULL: not asked for yet */
 } element;
 static element elements[] = {
-    {HYP_F32, DLPACK_FLOAT, 32, 'f', NULL}, {HYP_F64, DLPACK_FLOAT, 64, 'f', NULL}, {HYP_F16, DLPACK_FLOAT, 16, 'f', NULL},
-    {HYP_BF16, DLPACK_BFLOAT, 16, 'V', NULL}, {HYP_F8E4M3, DLPACK_F8E4M3FN, 8, 'V', NULL}, {HYP_BOOL, DLPACK_BOOL, 8, 'b', NULL},
-    {HYP_I8, DLPACK_INT, 8, 'i', NULL}, {HYP_I16, DLPACK_INT, 16, 'i', NULL}, {HYP_I32, DLPACK_INT, 32, 'i', NULL},
-    {HYP_I64, DLPACK_INT, 64, 'i', NULL}, {HYP_U8, DLPACK_UINT, 8, 'u', NULL}, {HYP_U16, DLPACK_UINT, 16, 'u', NULL},
-    {HYP_U32, DLPACK_UINT, 32, 'u', NULL}, {HYP_U64, DLPACK_UINT, 64, 'u', NULL},
+    {HYP_F32, DLPACK_FLOAT, 32, 'f', NULL},      {HYP_F64, DLPACK_FLOAT, 64, 'f', NULL},
+    {HYP_F16, DLPACK_FLOAT, 16, 'f', NULL},      {HYP_BF16, DLPACK_BFLOAT, 16, 'V', NULL},
+    {HYP_F8E4M3, DLPACK_F8E4M3FN, 8, 'V', NULL}, {HYP_BOOL, DLPACK_BOOL, 8, 'b', NULL},
+    {HYP_I8, DLPACK_INT, 8, 'i', NULL},          {HYP_I16, DLPACK_INT, 16, 'i', NULL},
+    {HYP_I32, DLPACK_INT, 32, 'i', NULL},        {HYP_I64, DLPACK_INT, 64, 'i', NULL},
+    {HYP_U8, DLPACK_UINT, 8, 'u', NULL},         {HYP_U16, DLPACK_UINT, 16, 'u', NULL},
+    {HYP_U32, DLPACK_UINT, 32, 'u', NULL},       {HYP_U64, DLPACK_UINT, 64, 'u', NULL},
 };
 enum { ELEMENTS = sizeof elements / sizeof *elements };
 
@@ -157,7 +159,8 @@ static int view_numpy(PyObject *array, const char *what, array_view *out)
     else if (a->rank > HYP_MAX_RANK)
         refuse(what, "an array of more than 8 axes");
     else if (dtype == HYP_DTYPE_NONE)
-        refuse(what, "an array of a type that Hypatia has not (it has float16 to float64, bfloat16 and float8_e4m3fn of ml_dtypes, "
+        refuse(what, "an array of a type that Hypatia has not (it has float16 to float64, bfloat16 and float8_e4m3fn "
+                     "of ml_dtypes, "
                      "integers of 8 to 64 bits, bool)");
     else if ((a->flags & NUMPY_C_CONTIGUOUS) && (a->flags & NUMPY_ALIGNED) && (a->flags & NUMPY_NOT_SWAPPED)) {
         out->tensor = (hyp_tensor){.data = a->data, .dtype = dtype, .memory = HYP_MEMORY_HOST, .rank = a->rank};
@@ -194,8 +197,10 @@ static int read_dlpack(const dlpack_tensor *t, const char *what, array_view *out
     if (t->rank > HYP_MAX_RANK || t->rank < 0) return refuse(what, "an array of more than 8 axes");
     hyp_dtype dtype = dtype_of_dlpack(t->dtype);
     if (dtype == HYP_DTYPE_NONE)
-        return refuse(what, "an array of a type that Hypatia has not (it has float16 to float64, bfloat16, float8_e4m3fn, integers "
-                            "of 8 to 64 bits, bool)");
+        return refuse(
+            what,
+            "an array of a type that Hypatia has not (it has float16 to float64, bfloat16, float8_e4m3fn, integers "
+            "of 8 to 64 bits, bool)");
     out->tensor = (hyp_tensor){.data = t->data ? (char *)t->data + t->offset : NULL, .dtype = dtype, .rank = t->rank};
     out->tensor.memory = cuda ? HYP_MEMORY_CUDA : HYP_MEMORY_HOST;
     out->device = cuda ? t->device.index : 0;
@@ -319,15 +324,18 @@ static void allocation_failed(void *user, const char *kind, const char *message)
     snprintf(f->message, sizeof f->message, "%s", message ? message : "");
 }
 
-static int exchange_empty(const dlpack_exchange *exchange, const hyp_tensor *tensor, dlpack_device device, PyObject **out,
-                          array_view *view)
+static int exchange_empty(const dlpack_exchange *exchange, const hyp_tensor *tensor, dlpack_device device,
+                          PyObject **out, array_view *view)
 {
     int64_t dims[HYP_MAX_RANK], strides[HYP_MAX_RANK], step = 1;
     for (int32_t i = tensor->rank; i-- > 0; step *= tensor->dims[i]) {
         dims[i] = tensor->dims[i];
         strides[i] = step;
     }
-    dlpack_tensor like = {.device = device, .rank = tensor->rank, .dtype = dlpack_dtype_of(tensor->dtype), .dims = dims,
+    dlpack_tensor like = {.device = device,
+                          .rank = tensor->rank,
+                          .dtype = dlpack_dtype_of(tensor->dtype),
+                          .dims = dims,
                           .strides = strides};
     dlpack_versioned *made = NULL;
     failure failed = {"no memory for an output"};

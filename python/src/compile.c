@@ -1,4 +1,5 @@
-/* compile.c - from a model to a plan. Options come as a dict whose names are those of the fields of hyp_compile_options. */
+/* compile.c - from a model to a plan. Options come as a dict whose names are those of the fields of
+ * hyp_compile_options. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,13 +17,33 @@ typedef struct option {
 } option;
 
 #define AT(field) offsetof(hyp_compile_options, field)
-#define ONE(field, kind) {#field, kind, AT(field), 0, 0}
+#define ONE(field, kind)                                                                                               \
+    {                                                                                                                  \
+#field, kind, AT(field), 0, 0                                                                                  \
+    }
 static const option options[] = {
-    ONE(target, TEXT), ONE(precision, TEXT), ONE(profile, TEXT), ONE(verify, TEXT), ONE(explain, TEXT), ONE(why_not, TEXT),
-    ONE(why_not_node, TEXT), ONE(reduced, TEXT), ONE(emit_onnx, TEXT), ONE(emit_onnx_domain, TEXT),
-    ONE(threads, INT32), ONE(max_iterations, SIZE), ONE(max_nodes, SIZE), ONE(max_fold_bytes, SIZE), ONE(max_fold_flops, SIZE),
-    ONE(memory_budget, SIZE), ONE(max_seconds, REAL), ONE(golden_bytes, INT64),
-    ONE(no_builtin_rules, FLAG), ONE(allow_approximate, FLAG), ONE(no_rewrite, FLAG), ONE(no_record, FLAG),
+    ONE(target, TEXT),
+    ONE(precision, TEXT),
+    ONE(profile, TEXT),
+    ONE(verify, TEXT),
+    ONE(explain, TEXT),
+    ONE(why_not, TEXT),
+    ONE(why_not_node, TEXT),
+    ONE(reduced, TEXT),
+    ONE(emit_onnx, TEXT),
+    ONE(emit_onnx_domain, TEXT),
+    ONE(threads, INT32),
+    ONE(max_iterations, SIZE),
+    ONE(max_nodes, SIZE),
+    ONE(max_fold_bytes, SIZE),
+    ONE(max_fold_flops, SIZE),
+    ONE(memory_budget, SIZE),
+    ONE(max_seconds, REAL),
+    ONE(golden_bytes, INT64),
+    ONE(no_builtin_rules, FLAG),
+    ONE(allow_approximate, FLAG),
+    ONE(no_rewrite, FLAG),
+    ONE(no_record, FLAG),
     {"rule_files", TEXTS, AT(rule_files), AT(rule_file_count), 0},
     {"disabled_rules", TEXTS, AT(disabled_rules), AT(disabled_rule_count), 0},
     {"only_rules", TEXTS, AT(only_rules), AT(only_rule_count), 0},
@@ -185,7 +206,8 @@ static int read_samples(compilation *c, const option *o, PyObject *list)
     size_t count = (size_t)PyList_Size(list);
     hyp_samples *samples = take(c, count, sizeof *samples);
     for (size_t i = 0; samples && i < count; i++)
-        if (!(samples[i].tensors = read_named(c, PyList_GetItem(list, (Py_ssize_t)i), true, &samples[i].count))) return -1;
+        if (!(samples[i].tensors = read_named(c, PyList_GetItem(list, (Py_ssize_t)i), true, &samples[i].count)))
+            return -1;
     if (!samples) return -1;
     memcpy(field(c, o->at), &samples, sizeof samples);
     memcpy(field(c, o->count_at), &count, sizeof count);
@@ -258,8 +280,8 @@ static void on_progress(const hyp_compile_progress *p, void *user)
     if (PyErr_CheckSignals() < 0) {
         fail_later(c);
     } else if (c->progress) {
-        said = PyObject_CallFunction(c->progress, "snndKKd", p->phase, (Py_ssize_t)p->iteration, (Py_ssize_t)p->e_nodes, p->best,
-                                     (unsigned long long)p->done, (unsigned long long)p->total, p->seconds);
+        said = PyObject_CallFunction(c->progress, "snndKKd", p->phase, (Py_ssize_t)p->iteration, (Py_ssize_t)p->e_nodes,
+                                     p->best, (unsigned long long)p->done, (unsigned long long)p->total, p->seconds);
         if (!said) fail_later(c);
     }
     Py_XDECREF(said);
@@ -273,14 +295,40 @@ typedef struct result_field {
     option_kind kind;
     size_t at;
 } result_field;
-#define SAID(field, kind) {#field, kind, offsetof(hyp_compile_report, field)}
+#define SAID(field, kind)                                                                                              \
+    {                                                                                                                  \
+#field, kind, offsetof(hyp_compile_report, field)                                                              \
+    }
 static const result_field results[] = {
-    SAID(nodes_imported, SIZE), SAID(nodes_before, SIZE), SAID(nodes_after, SIZE), SAID(e_nodes, SIZE), SAID(e_classes, SIZE),
-    SAID(iterations, SIZE), SAID(stop_reason, TEXT), SAID(cut, TEXT), SAID(proven, FLAG), SAID(cost_before, REAL),
-    SAID(cost_after, REAL), SAID(plan_seconds, REAL), SAID(import_seconds, REAL), SAID(rewrite_seconds, REAL),
-    SAID(lower_seconds, REAL), SAID(write_seconds, REAL), SAID(plan_steps, SIZE), SAID(plan_bytes, INT64), SAID(answer, TEXT),
-    SAID(steps, TEXT), SAID(verified, TEXT), SAID(wrong, FLAG), SAID(verify_seconds, REAL), SAID(layers, TEXT), SAID(gap, REAL),
-    SAID(prices, TEXT), SAID(scratch_bytes, SIZE), SAID(recomputed, SIZE), SAID(run, TEXT),
+    SAID(nodes_imported, SIZE),
+    SAID(nodes_before, SIZE),
+    SAID(nodes_after, SIZE),
+    SAID(e_nodes, SIZE),
+    SAID(e_classes, SIZE),
+    SAID(iterations, SIZE),
+    SAID(stop_reason, TEXT),
+    SAID(cut, TEXT),
+    SAID(proven, FLAG),
+    SAID(cost_before, REAL),
+    SAID(cost_after, REAL),
+    SAID(plan_seconds, REAL),
+    SAID(import_seconds, REAL),
+    SAID(rewrite_seconds, REAL),
+    SAID(lower_seconds, REAL),
+    SAID(write_seconds, REAL),
+    SAID(plan_steps, SIZE),
+    SAID(plan_bytes, INT64),
+    SAID(answer, TEXT),
+    SAID(steps, TEXT),
+    SAID(verified, TEXT),
+    SAID(wrong, FLAG),
+    SAID(verify_seconds, REAL),
+    SAID(layers, TEXT),
+    SAID(gap, REAL),
+    SAID(prices, TEXT),
+    SAID(scratch_bytes, SIZE),
+    SAID(recomputed, SIZE),
+    SAID(run, TEXT),
 };
 
 static PyObject *read_result(const hyp_compile_report *report, const result_field *f)
@@ -301,9 +349,10 @@ static PyObject *rules_of(const hyp_compile_report *report)
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list && i < report->rule_count; i++) {
         const hyp_compile_rule_use *u = report->rules[i];
-        PyObject *row = Py_BuildValue("{s:s,s:s,s:s,s:s,s:n,s:n,s:n}", "name", u->name, "ruleset", u->ruleset, "numeric_class",
-                                      u->numeric_class, "doc", u->doc, "matches", (Py_ssize_t)u->matches, "applications",
-                                      (Py_ssize_t)u->applications, "used", (Py_ssize_t)u->used);
+        PyObject *row =
+            Py_BuildValue("{s:s,s:s,s:s,s:s,s:n,s:n,s:n}", "name", u->name, "ruleset", u->ruleset, "numeric_class",
+                          u->numeric_class, "doc", u->doc, "matches", (Py_ssize_t)u->matches, "applications",
+                          (Py_ssize_t)u->applications, "used", (Py_ssize_t)u->used);
         if (!row || PyList_Append(list, row) < 0) Py_CLEAR(list);
         Py_XDECREF(row);
     }
@@ -323,7 +372,8 @@ static PyObject *tell(const hyp_compile_report *report)
     return dict;
 }
 
-/* ---- the calls ---------------------------------------------------------------------------------------------------- */
+/* ---- the calls ----------------------------------------------------------------------------------------------------
+ */
 
 static void end(compilation *c)
 {
@@ -389,16 +439,20 @@ static PyObject *compile(PyObject *module, PyObject *args)
         hyp_status status;
         const char *text = in_memory ? PyBytes_AsString(model) : PyBytes_AsString(path);
         size_t bytes = in_memory ? (size_t)PyBytes_Size(model) : 0;
-        Py_BEGIN_ALLOW_THREADS
-        status = in_memory ? hyp_compile_memory(text, bytes, &c.options, &plan, &size, &report, &diag)
-                           : hyp_compile_to_memory(text, &c.options, &plan, &size, &report, &diag);
-        Py_END_ALLOW_THREADS
-        if (c.type) {
+        Py_BEGIN_ALLOW_THREADS status = in_memory
+                                            ? hyp_compile_memory(text, bytes, &c.options, &plan, &size, &report, &diag)
+                                            : hyp_compile_to_memory(text, &c.options, &plan, &size, &report, &diag);
+        Py_END_ALLOW_THREADS if (c.type)
+        {
             PyErr_Restore(c.type, c.value, c.trace);
             c.type = c.value = c.trace = NULL;
-        } else if (status != HYP_OK) {
+        }
+        else if (status != HYP_OK)
+        {
             native_raise(status, diag.message);
-        } else {
+        }
+        else
+        {
             done = give(&c, plan, size, report);
         }
         free(plan);
@@ -435,7 +489,8 @@ static PyObject *describe(PyObject *module, PyObject *args)
     int json;
     hyp_tensor *sizes;
     size_t count;
-    if (!PyArg_ParseTuple(args, "O&pO!:describe", PyUnicode_FSConverter, &path, &json, &PyDict_Type, &dims)) return NULL;
+    if (!PyArg_ParseTuple(args, "O&pO!:describe", PyUnicode_FSConverter, &path, &json, &PyDict_Type, &dims))
+        return NULL;
     if (native_sizes(dims, &sizes, &count) < 0) {
         Py_DECREF(path);
         return NULL;
@@ -444,10 +499,8 @@ static PyObject *describe(PyObject *module, PyObject *args)
     hyp_diag diag = {0};
     hyp_status status;
     const char *file = PyBytes_AsString(path);
-    Py_BEGIN_ALLOW_THREADS
-    status = hyp_plan_describe(file, json, sizes, count, native_buffer_write, &buffer, &diag);
-    Py_END_ALLOW_THREADS
-    PyMem_Free(sizes);
+    Py_BEGIN_ALLOW_THREADS status = hyp_plan_describe(file, json, sizes, count, native_buffer_write, &buffer, &diag);
+    Py_END_ALLOW_THREADS PyMem_Free(sizes);
     Py_DECREF(path);
     PyObject *text = native_buffer_text(&buffer);
     if (status == HYP_OK) return text;

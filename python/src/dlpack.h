@@ -1,5 +1,5 @@
-/* dlpack.h - the structs of DLPack 1 (https://dmlc.github.io/dlpack), by which array libraries of one process lend each other memory:
- * names are ours, the layout is the standard's. */
+/* dlpack.h - the structs of DLPack 1 (https://dmlc.github.io/dlpack), by which array libraries of one process lend each
+ * other memory: names are ours, the layout is the standard's. */
 #ifndef HYP_PYTHON_DLPACK_H
 #define HYP_PYTHON_DLPACK_H
 
@@ -49,8 +49,8 @@ typedef struct dlpack_versioned {
     dlpack_tensor tensor;
 } dlpack_versioned;
 
-/* Of the capsule "dlpack_exchange_api", an attribute of types: the same without Python in between. All return 0, or -1 with an
- * exception set. */
+/* Of the capsule "dlpack_exchange_api", an attribute of types: the same without Python in between. All return 0, or -1
+ * with an exception set. */
 typedef struct dlpack_exchange {
     dlpack_version version;
     struct dlpack_exchange *older;

@@ -16,10 +16,11 @@ int egraph_enter(egraph_object *self, egraph_right right)
         return -1;
     }
     if (self->depth && right > self->right) {
-        native_raise(HYP_ERR_INVALID_ARGUMENT,
-                     self->right == MAY_READ
-                         ? "this is called by the e-graph while it works: it may read the e-graph, but not change it"
-                         : "this is called by the e-graph while it works: it may add terms and unite classes, but no more");
+        native_raise(
+            HYP_ERR_INVALID_ARGUMENT,
+            self->right == MAY_READ
+                ? "this is called by the e-graph while it works: it may read the e-graph, but not change it"
+                : "this is called by the e-graph while it works: it may add terms and unite classes, but no more");
         return -1;
     }
     if (!self->depth) {
@@ -86,7 +87,8 @@ hyp_status egraph_visit_failed(egraph_object *self, hyp_diag *diag)
     return refused ? HYP_ERR_MALFORMED : HYP_ERR_CANCELLED;
 }
 
-/* ---- ids ----------------------------------------------------------------------------------------------------------- */
+/* ---- ids -----------------------------------------------------------------------------------------------------------
+ */
 
 int egraph_read_id(PyObject *object, void *out)
 {
@@ -151,7 +153,8 @@ static int read_known_ids(const egraph_object *self, PyObject *sequence, hyp_cla
     return 0;
 }
 
-/* ---- terms ---------------------------------------------------------------------------------------------------------- */
+/* ---- terms ----------------------------------------------------------------------------------------------------------
+ */
 
 static PyObject *add_text(PyObject *object, PyObject *args)
 {
@@ -172,7 +175,8 @@ static PyObject *add_node(PyObject *object, PyObject *args)
     PyObject *sequence;
     hyp_class_id *children, c;
     size_t count;
-    if (!PyArg_ParseTuple(args, "sO:add_node", &op, &sequence) || read_known_ids(self, sequence, &children, &count) < 0) return NULL;
+    if (!PyArg_ParseTuple(args, "sO:add_node", &op, &sequence) || read_known_ids(self, sequence, &children, &count) < 0)
+        return NULL;
     if (egraph_enter(self, MAY_ADD) < 0) {
         PyMem_Free(children);
         return NULL;
@@ -194,7 +198,8 @@ static PyObject *lookup(PyObject *object, PyObject *args)
     PyObject *sequence;
     hyp_class_id *children, c = HYP_NONE;
     size_t count;
-    if (!PyArg_ParseTuple(args, "sO:lookup", &op, &sequence) || read_known_ids(self, sequence, &children, &count) < 0) return NULL;
+    if (!PyArg_ParseTuple(args, "sO:lookup", &op, &sequence) || read_known_ids(self, sequence, &children, &count) < 0)
+        return NULL;
     if (egraph_enter(self, MAY_READ) < 0) {
         PyMem_Free(children);
         return NULL;
@@ -214,7 +219,9 @@ static PyObject *find(PyObject *object, PyObject *args)
 {
     egraph_object *self = (egraph_object *)object;
     hyp_class_id c;
-    if (!PyArg_ParseTuple(args, "O&:find", egraph_read_id, &c) || known(self, c) < 0 || egraph_enter(self, MAY_READ) < 0) return NULL;
+    if (!PyArg_ParseTuple(args, "O&:find", egraph_read_id, &c) || known(self, c) < 0 ||
+        egraph_enter(self, MAY_READ) < 0)
+        return NULL;
     c = hyp_egraph_find(self->egraph, c);
     egraph_leave(self);
     return PyLong_FromUnsignedLong(c);
@@ -242,18 +249,32 @@ static PyObject *call_plain(PyObject *object, hyp_status (*function)(hyp_egraph 
     if (egraph_enter(self, MAY_ALL) < 0) return NULL;
     hyp_diag diag = {0};
     hyp_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = function(self->egraph, &diag);
-    Py_END_ALLOW_THREADS
-    egraph_leave(self);
+    Py_BEGIN_ALLOW_THREADS status = function(self->egraph, &diag);
+    Py_END_ALLOW_THREADS egraph_leave(self);
     if (status != HYP_OK) return egraph_raise(self, status, &diag);
     Py_RETURN_NONE;
 }
 
-static PyObject *rebuild(PyObject *self, PyObject *unused) { (void)unused; return call_plain(self, hyp_egraph_rebuild); }
-static PyObject *check(PyObject *self, PyObject *unused) { (void)unused; return call_plain(self, hyp_egraph_check); }
-static PyObject *push(PyObject *self, PyObject *unused) { (void)unused; return call_plain(self, hyp_egraph_push); }
-static PyObject *pop(PyObject *self, PyObject *unused) { (void)unused; return call_plain(self, hyp_egraph_pop); }
+static PyObject *rebuild(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return call_plain(self, hyp_egraph_rebuild);
+}
+static PyObject *check(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return call_plain(self, hyp_egraph_check);
+}
+static PyObject *push(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return call_plain(self, hyp_egraph_push);
+}
+static PyObject *pop(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return call_plain(self, hyp_egraph_pop);
+}
 
 static PyObject *cancel(PyObject *self, PyObject *unused)
 {
@@ -262,14 +283,17 @@ static PyObject *cancel(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------------------------- */
+/* ---- reading
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /* nodes(class): [(id, operator, children)] */
 static PyObject *nodes(PyObject *object, PyObject *args)
 {
     egraph_object *self = (egraph_object *)object;
     hyp_class_id c;
-    if (!PyArg_ParseTuple(args, "O&:nodes", egraph_read_id, &c) || known(self, c) < 0 || egraph_enter(self, MAY_READ) < 0) return NULL;
+    if (!PyArg_ParseTuple(args, "O&:nodes", egraph_read_id, &c) || known(self, c) < 0 ||
+        egraph_enter(self, MAY_READ) < 0)
+        return NULL;
     size_t count;
     const hyp_enode_id *ids = hyp_egraph_class_nodes(self->egraph, c, &count);
     PyObject *list = ids ? PyList_New(0) : PyErr_NoMemory();
@@ -277,9 +301,10 @@ static PyObject *nodes(PyObject *object, PyObject *args)
         size_t arity;
         const hyp_class_id *children = hyp_enode_children(self->egraph, ids[i], &arity);
         PyObject *kids = egraph_ids(children, arity);
-        PyObject *row = kids ? Py_BuildValue("(IsO)", ids[i], hyp_egraph_symbol_name(self->egraph, hyp_enode_op(self->egraph, ids[i])),
-                                             kids)
-                             : NULL;
+        PyObject *row =
+            kids ? Py_BuildValue("(IsO)", ids[i],
+                                 hyp_egraph_symbol_name(self->egraph, hyp_enode_op(self->egraph, ids[i])), kids)
+                 : NULL;
         if (!row || PyList_Append(list, row) < 0) Py_CLEAR(list);
         Py_XDECREF(row);
         Py_XDECREF(kids);
@@ -309,7 +334,9 @@ static PyObject *fact(PyObject *object, PyObject *args)
 {
     egraph_object *self = (egraph_object *)object;
     hyp_class_id c;
-    if (!PyArg_ParseTuple(args, "O&:fact", egraph_read_id, &c) || known(self, c) < 0 || egraph_enter(self, MAY_READ) < 0) return NULL;
+    if (!PyArg_ParseTuple(args, "O&:fact", egraph_read_id, &c) || known(self, c) < 0 ||
+        egraph_enter(self, MAY_READ) < 0)
+        return NULL;
     PyObject *value = egraph_fact(self, hyp_egraph_find(self->egraph, c));
     value = value ? value : Py_None;
     Py_INCREF(value);
@@ -329,7 +356,8 @@ static PyObject *class_count(PyObject *self, void *unused)
     return PyLong_FromSize_t(hyp_egraph_class_count(((egraph_object *)self)->egraph));
 }
 
-/* ---- the object --------------------------------------------------------------------------------------------------------- */
+/* ---- the object
+ * --------------------------------------------------------------------------------------------------------- */
 
 /* Whether an analysis has a method that it may have; an exception is set where nobody knows. */
 static bool has(PyObject *analysis, const char *method)
@@ -413,24 +441,24 @@ static PyMethodDef methods[] = {
     {"add_node", add_node, METH_VARARGS, NULL},
     {"lookup", lookup, METH_VARARGS, NULL},
     {"find", find, METH_VARARGS, NULL},
-    {"union", unite, METH_VARARGS, NULL},
+    {"_union", unite, METH_VARARGS, NULL},
     {"rebuild", rebuild, METH_NOARGS, NULL},
     {"check", check, METH_NOARGS, NULL},
     {"push", push, METH_NOARGS, NULL},
     {"pop", pop, METH_NOARGS, NULL},
     {"cancel", cancel, METH_NOARGS, NULL},
-    {"nodes", nodes, METH_VARARGS, NULL},
+    {"_nodes", nodes, METH_VARARGS, NULL},
     {"classes", classes, METH_NOARGS, NULL},
     {"fact", fact, METH_VARARGS, NULL},
-    {"rules", egraph_rules, METH_VARARGS, NULL},
-    {"condition", egraph_condition, METH_VARARGS, NULL},
-    {"function", egraph_function, METH_VARARGS, NULL},
-    {"run", egraph_run, METH_VARARGS, NULL},
-    {"match", egraph_match, METH_VARARGS, NULL},
-    {"extract", egraph_extract, METH_VARARGS, NULL},
-    {"explain", egraph_explain, METH_VARARGS, NULL},
-    {"check_proof", egraph_check_proof, METH_VARARGS, NULL},
-    {"write", egraph_write, METH_VARARGS, NULL},
+    {"_rules", egraph_rules, METH_VARARGS, NULL},
+    {"_condition", egraph_condition, METH_VARARGS, NULL},
+    {"_function", egraph_function, METH_VARARGS, NULL},
+    {"_run", egraph_run, METH_VARARGS, NULL},
+    {"_match", egraph_match, METH_VARARGS, NULL},
+    {"_extract", egraph_extract, METH_VARARGS, NULL},
+    {"_explain", egraph_explain, METH_VARARGS, NULL},
+    {"_check_proof", egraph_check_proof, METH_VARARGS, NULL},
+    {"_write", egraph_write, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 static PyGetSetDef attributes[] = {
@@ -451,4 +479,7 @@ static PyType_Slot slots[] = {
 static PyType_Spec spec = {"hypatia._native.EGraph", sizeof(egraph_object), 0,
                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
 
-int egraph_init(PyObject *module) { return native_add_type(module, &spec, &egraph_type) < 0 ? -1 : ruleset_init(module); }
+int egraph_init(PyObject *module)
+{
+    return native_add_type(module, &spec, &egraph_type) < 0 ? -1 : ruleset_init(module);
+}

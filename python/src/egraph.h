@@ -16,8 +16,7 @@ typedef struct egraph_callback {
 } egraph_callback;
 
 typedef struct egraph_object {
-    PyObject_HEAD
-    hyp_egraph *egraph;
+    PyObject_HEAD hyp_egraph *egraph;
     PyObject *analysis; /* NULL: none */
     PyObject *facts;    /* a list; the engine keeps places in it. It only grows: pop makes old places valid again */
     egraph_callback *callbacks;
@@ -33,12 +32,12 @@ typedef struct egraph_object {
 extern PyTypeObject *egraph_type, *ruleset_type;
 
 typedef struct ruleset_object {
-    PyObject_HEAD
-    hyp_ruleset *rules;
+    PyObject_HEAD hyp_ruleset *rules;
     egraph_object *egraph;
 } ruleset_object;
 
-/* Around every use of an e-graph. -1, with an exception set, where another thread uses it, or a callback may not do so much. */
+/* Around every use of an e-graph. -1, with an exception set, where another thread uses it, or a callback may not do so
+ * much. */
 int egraph_enter(egraph_object *self, egraph_right right);
 void egraph_leave(egraph_object *self);
 /* NULL with the exception of a status, or the one that a callback has raised, which comes first. */
@@ -51,7 +50,8 @@ typedef struct egraph_visit {
 } egraph_visit;
 egraph_visit egraph_visit_begin(egraph_object *self, egraph_right right);
 void egraph_visit_end(egraph_object *self, egraph_visit visit);
-/* Keeps the exception for egraph_raise, and says so. An exception hypatia.egraph.Refuse is HYP_ERR_MALFORMED with its text. */
+/* Keeps the exception for egraph_raise, and says so. An exception hypatia.egraph.Refuse is HYP_ERR_MALFORMED with its
+ * text. */
 hyp_status egraph_visit_failed(egraph_object *self, hyp_diag *diag);
 
 /* "O&" of PyArg_ParseTuple: the id of a class or node. */
@@ -61,7 +61,7 @@ PyObject *egraph_ids(const hyp_class_id *ids, size_t count);
 /* A sequence of ids: PyMem_Free(*out). -1 with an exception set. */
 int egraph_read_ids(PyObject *sequence, hyp_class_id **out, size_t *out_count);
 
-extern const hyp_analysis egraph_analysis; /* its user is the egraph_object */
+extern const hyp_analysis egraph_analysis;                  /* its user is the egraph_object */
 PyObject *egraph_fact(egraph_object *self, hyp_class_id c); /* borrowed; NULL: none */
 
 /* Methods of other files. */

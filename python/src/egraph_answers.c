@@ -5,7 +5,8 @@
 
 #include "egraph.h"
 
-/* ---- matches ------------------------------------------------------------------------------------------------------ */
+/* ---- matches ------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct match_list {
     PyObject *list;
@@ -54,7 +55,8 @@ PyObject *egraph_match(PyObject *object, PyObject *args)
     return found;
 }
 
-/* ---- costs ---------------------------------------------------------------------------------------------------------- */
+/* ---- costs ----------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct cost_call {
     egraph_object *egraph;
@@ -70,7 +72,8 @@ static double cost(hyp_egraph *eg, hyp_enode_id node, void *user)
     size_t count;
     const hyp_class_id *children = hyp_enode_children(eg, node, &count);
     PyObject *ids = egraph_ids(children, count);
-    PyObject *said = ids ? PyObject_CallFunction(c->function, "sO", hyp_egraph_symbol_name(eg, hyp_enode_op(eg, node)), ids) : NULL;
+    PyObject *said =
+        ids ? PyObject_CallFunction(c->function, "sO", hyp_egraph_symbol_name(eg, hyp_enode_op(eg, node)), ids) : NULL;
     double value = said ? PyFloat_AsDouble(said) : 0;
     Py_XDECREF(said);
     Py_XDECREF(ids);
@@ -84,7 +87,8 @@ static double cost(hyp_egraph *eg, hyp_enode_id node, void *user)
 
 static bool has_failed(void *user) { return ((egraph_object *)user)->type != NULL; }
 
-/* ---- extraction ------------------------------------------------------------------------------------------------------ */
+/* ---- extraction
+ * ------------------------------------------------------------------------------------------------------ */
 
 /* ([term], tree cost, dag cost, lower bound, proven) */
 static PyObject *tell_extraction(egraph_object *self, const hyp_extraction *ex, const hyp_class_id *roots, size_t count)
@@ -101,7 +105,8 @@ static PyObject *tell_extraction(egraph_object *self, const hyp_extraction *ex, 
         if (!term || PyList_Append(terms, term) < 0) Py_CLEAR(terms);
         Py_XDECREF(term);
     }
-    PyObject *said = terms ? Py_BuildValue("(OdddO)", terms, ex->tree_cost, ex->dag_cost, ex->lower_bound, ex->proven ? Py_True : Py_False)
+    PyObject *said = terms ? Py_BuildValue("(OdddO)", terms, ex->tree_cost, ex->dag_cost, ex->lower_bound,
+                                           ex->proven ? Py_True : Py_False)
                            : NULL;
     Py_XDECREF(terms);
     return said;
@@ -143,21 +148,19 @@ PyObject *egraph_extract(PyObject *object, PyObject *args)
     hyp_extraction ex = {0};
     hyp_diag diag = {0};
     hyp_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = hyp_egraph_rebuild(self->egraph, &diag);
-    if (status == HYP_OK) status = hyp_egraph_extract_with(self->egraph, roots, count, &options, cost, &costs, &ex, &diag);
-    Py_END_ALLOW_THREADS
-    if (status == HYP_OK && !self->type)
-        said = tell_extraction(self, &ex, roots, count);
-    else
-        egraph_raise(self, status, &diag);
+    Py_BEGIN_ALLOW_THREADS status = hyp_egraph_rebuild(self->egraph, &diag);
+    if (status == HYP_OK)
+        status = hyp_egraph_extract_with(self->egraph, roots, count, &options, cost, &costs, &ex, &diag);
+    Py_END_ALLOW_THREADS if (status == HYP_OK && !self->type) said = tell_extraction(self, &ex, roots, count);
+    else egraph_raise(self, status, &diag);
     hyp_extraction_dispose(&ex);
     egraph_leave(self);
     PyMem_Free(roots);
     return said;
 }
 
-/* ---- proofs ------------------------------------------------------------------------------------------------------------ */
+/* ---- proofs
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static PyObject *tell_proof(const hyp_proof *proof, int deep);
 
@@ -191,7 +194,8 @@ static PyObject *tell_step(const hyp_proof_step *s, int deep)
         Py_XDECREF(part);
     }
     if (queries && parts)
-        row = Py_BuildValue("(zOOsOO)", s->rule, s->stated ? Py_True : Py_False, s->forward ? Py_True : Py_False, s->term, queries, parts);
+        row = Py_BuildValue("(zOOsOO)", s->rule, s->stated ? Py_True : Py_False, s->forward ? Py_True : Py_False,
+                            s->term, queries, parts);
     Py_XDECREF(queries);
     Py_XDECREF(parts);
     return row;
@@ -232,11 +236,9 @@ PyObject *egraph_explain(PyObject *object, PyObject *args)
     hyp_status status = HYP_OK;
     PyObject *steps = NULL, *said = NULL;
     if (egraph_enter(self, MAY_ALL) == 0) {
-        Py_BEGIN_ALLOW_THREADS
-        status = hyp_egraph_rebuild(self->egraph, &diag);
+        Py_BEGIN_ALLOW_THREADS status = hyp_egraph_rebuild(self->egraph, &diag);
         if (status == HYP_OK) status = hyp_egraph_explain(self->egraph, a, b, proof, &diag);
-        Py_END_ALLOW_THREADS
-        steps = status == HYP_OK ? tell_proof(proof, 0) : egraph_raise(self, status, &diag);
+        Py_END_ALLOW_THREADS steps = status == HYP_OK ? tell_proof(proof, 0) : egraph_raise(self, status, &diag);
         egraph_leave(self);
     }
     if (steps) said = Py_BuildValue("(OO)", steps, capsule);
@@ -276,7 +278,8 @@ PyObject *egraph_check_proof(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* ---- files --------------------------------------------------------------------------------------------------------------- */
+/* ---- files
+ * --------------------------------------------------------------------------------------------------------------- */
 
 /* write(dot, roots, cost, nodes): egraph-serialize's JSON, or Graphviz of at most `nodes` e-nodes. */
 PyObject *egraph_write(PyObject *object, PyObject *args)
@@ -287,7 +290,8 @@ PyObject *egraph_write(PyObject *object, PyObject *args)
     Py_ssize_t most;
     hyp_class_id *roots;
     size_t count;
-    if (!PyArg_ParseTuple(args, "pOOn:write", &dot, &sequence, &function, &most) || read_roots(self, sequence, &roots, &count) < 0)
+    if (!PyArg_ParseTuple(args, "pOOn:write", &dot, &sequence, &function, &most) ||
+        read_roots(self, sequence, &roots, &count) < 0)
         return NULL;
     if (egraph_enter(self, MAY_ALL) < 0) {
         PyMem_Free(roots);
@@ -298,8 +302,10 @@ PyObject *egraph_write(PyObject *object, PyObject *args)
     hyp_diag diag = {0};
     hyp_status status = hyp_egraph_rebuild(self->egraph, &diag);
     if (status == HYP_OK)
-        status = dot ? hyp_egraph_write_dot(self->egraph, roots, count, most < 0 ? 0 : (size_t)most, NULL, native_buffer_write, &buffer, &diag)
-                     : hyp_egraph_write_json(self->egraph, roots, count, cost, &costs, native_buffer_write, &buffer, &diag);
+        status =
+            dot ? hyp_egraph_write_dot(self->egraph, roots, count, most < 0 ? 0 : (size_t)most, NULL,
+                                       native_buffer_write, &buffer, &diag)
+                : hyp_egraph_write_json(self->egraph, roots, count, cost, &costs, native_buffer_write, &buffer, &diag);
     egraph_leave(self);
     PyMem_Free(roots);
     PyObject *text = native_buffer_text(&buffer);

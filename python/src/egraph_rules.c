@@ -7,7 +7,8 @@
 
 PyTypeObject *ruleset_type;
 
-/* ---- the analysis ------------------------------------------------------------------------------------------------- */
+/* ---- the analysis -------------------------------------------------------------------------------------------------
+ */
 
 /* A fact of the engine is a place in the list of facts, plus one; 0: none yet. */
 typedef uint32_t place;
@@ -43,9 +44,10 @@ static hyp_status make(hyp_egraph *eg, hyp_enode_id node, void *data, void *user
     size_t count;
     const hyp_class_id *children = hyp_enode_children(eg, node, &count);
     PyObject *ids = egraph_ids(children, count);
-    PyObject *fact = ids && self->analysis ? PyObject_CallMethod(self->analysis, "make", "OsO", self,
-                                                                 hyp_egraph_symbol_name(eg, hyp_enode_op(eg, node)), ids)
-                                           : NULL;
+    PyObject *fact = ids && self->analysis
+                         ? PyObject_CallMethod(self->analysis, "make", "OsO", self,
+                                               hyp_egraph_symbol_name(eg, hyp_enode_op(eg, node)), ids)
+                         : NULL;
     Py_XDECREF(ids);
     hyp_status status = fact && put_fact(self, fact, data) == 0 ? HYP_OK : egraph_visit_failed(self, diag);
     egraph_visit_end(self, visit);
@@ -101,7 +103,8 @@ static hyp_status agree(hyp_egraph *eg, const void *a, const void *b, void *user
     egraph_object *self = user;
     egraph_visit visit = egraph_visit_begin(self, MAY_READ);
     PyObject *left = fact_at(self, a), *right = fact_at(self, b);
-    PyObject *answer = left && right && self->analysis ? PyObject_CallMethod(self->analysis, "agree", "OO", left, right) : NULL;
+    PyObject *answer =
+        left && right && self->analysis ? PyObject_CallMethod(self->analysis, "agree", "OO", left, right) : NULL;
     int holds = answer ? PyObject_IsTrue(answer) : !left || !right ? 1 : -1;
     Py_XDECREF(answer);
     hyp_status status = HYP_OK;
@@ -114,9 +117,11 @@ static hyp_status agree(hyp_egraph *eg, const void *a, const void *b, void *user
     return status;
 }
 
-const hyp_analysis egraph_analysis = {.data_size = sizeof(place), .make = make, .merge = merge, .modify = modify, .agree = agree};
+const hyp_analysis egraph_analysis = {
+    .data_size = sizeof(place), .make = make, .merge = merge, .modify = modify, .agree = agree};
 
-/* ---- conditions and functions --------------------------------------------------------------------------------------- */
+/* ---- conditions and functions ---------------------------------------------------------------------------------------
+ */
 
 /* What the function says; NULL with an exception set. */
 static PyObject *ask(egraph_callback *callback, const hyp_call *call)
@@ -136,7 +141,10 @@ static PyObject *ask(egraph_callback *callback, const hyp_call *call)
 }
 
 /* Proofs are checked in an e-graph of their own, whose ids are none of ours: nothing is asked then. */
-static bool elsewhere(const egraph_callback *callback, const hyp_call *call) { return call->eg != callback->egraph->egraph; }
+static bool elsewhere(const egraph_callback *callback, const hyp_call *call)
+{
+    return call->eg != callback->egraph->egraph;
+}
 
 static hyp_status condition(const hyp_call *call, bool *out_holds, hyp_diag *diag)
 {
@@ -200,7 +208,8 @@ static PyObject *register_callback(PyObject *object, PyObject *args, bool is_con
 PyObject *egraph_condition(PyObject *self, PyObject *args) { return register_callback(self, args, true); }
 PyObject *egraph_function(PyObject *self, PyObject *args) { return register_callback(self, args, false); }
 
-/* ---- rulesets ---------------------------------------------------------------------------------------------------------- */
+/* ---- rulesets
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /* rules(name, text) */
 PyObject *egraph_rules(PyObject *object, PyObject *args)
@@ -279,7 +288,8 @@ static PyObject *ruleset_enable(PyObject *object, PyObject *args)
     Py_ssize_t i;
     int enabled;
     if (!PyArg_ParseTuple(args, "np:enable", &i, &enabled)) return NULL;
-    if (i < 0 || (size_t)i >= hyp_ruleset_count(self->rules)) return PyErr_Format(PyExc_IndexError, "there is no rule %zd", i);
+    if (i < 0 || (size_t)i >= hyp_ruleset_count(self->rules))
+        return PyErr_Format(PyExc_IndexError, "there is no rule %zd", i);
     if (egraph_enter(self->egraph, MAY_ALL) < 0) return NULL;
     hyp_ruleset_enable(self->rules, (size_t)i, enabled);
     egraph_leave(self->egraph);
@@ -303,7 +313,8 @@ static PyType_Spec spec = {"hypatia._native.Ruleset", sizeof(ruleset_object), 0,
 
 int ruleset_init(PyObject *module) { return native_add_type(module, &spec, &ruleset_type); }
 
-/* ---- saturation ---------------------------------------------------------------------------------------------------------- */
+/* ---- saturation
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /* Reads (kind, times, ruleset or parts) into *out, whose parts are PyMem_Free'd by free_schedule. */
 static void free_schedule(hyp_schedule *s)
@@ -419,8 +430,8 @@ PyObject *egraph_run(PyObject *object, PyObject *args)
     Py_ssize_t iterations, nodes, bytes, matches, limit, ban;
     hyp_run_options options = {.size = sizeof options, .stop = stop, .stop_user = self};
     hyp_schedule schedule = {0};
-    if (!PyArg_ParseTuple(args, "OpnnndnnnO:run", &plan, &backoff, &iterations, &nodes, &bytes, &options.max_seconds, &matches, &limit,
-                          &ban, &listener))
+    if (!PyArg_ParseTuple(args, "OpnnndnnnO:run", &plan, &backoff, &iterations, &nodes, &bytes, &options.max_seconds,
+                          &matches, &limit, &ban, &listener))
         return NULL;
     if ((iterations | nodes | bytes | matches | limit | ban) < 0) {
         PyErr_SetString(PyExc_ValueError, "limits are not negative; 0 is none");
@@ -444,10 +455,8 @@ PyObject *egraph_run(PyObject *object, PyObject *args)
         hyp_diag diag = {0};
         hyp_status status;
         self->asked = now();
-        Py_BEGIN_ALLOW_THREADS
-        status = hyp_egraph_run_schedule(self->egraph, &schedule, &options, &report, &diag);
-        Py_END_ALLOW_THREADS
-        said = status == HYP_OK && !self->type ? tell(&report) : egraph_raise(self, status, &diag);
+        Py_BEGIN_ALLOW_THREADS status = hyp_egraph_run_schedule(self->egraph, &schedule, &options, &report, &diag);
+        Py_END_ALLOW_THREADS said = status == HYP_OK && !self->type ? tell(&report) : egraph_raise(self, status, &diag);
         hyp_run_report_dispose(&report);
     }
     self->on_iteration = NULL;

@@ -21,22 +21,20 @@ void engine_box_drop(engine_box *box)
 
 /* ---- contexts ----------------------------------------------------------------------------------------------- */
 
-/* Contexts are taken and given back under Python's lock. There are as many as calls have ever been under way at once. */
+/* Contexts are taken and given back under Python's lock. There are as many as calls have ever been under way at once.
+ */
 hyp_context *engine_take_context(engine_object *self)
 {
     if (self->one_context && !PyThread_acquire_lock(self->turn, NOWAIT_LOCK)) {
-        Py_BEGIN_ALLOW_THREADS
-        PyThread_acquire_lock(self->turn, WAIT_LOCK);
+        Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(self->turn, WAIT_LOCK);
         Py_END_ALLOW_THREADS
     }
     if (self->idle_count) return self->idle[--self->idle_count];
     hyp_context *context = NULL;
     hyp_diag diag = {0};
     hyp_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = hyp_context_create(self->box->engine, NULL, &context, &diag);
-    Py_END_ALLOW_THREADS
-    if (status == HYP_OK) return context;
+    Py_BEGIN_ALLOW_THREADS status = hyp_context_create(self->box->engine, NULL, &context, &diag);
+    Py_END_ALLOW_THREADS if (status == HYP_OK) return context;
     if (self->one_context) PyThread_release_lock(self->turn);
     native_raise(status, diag.message);
     return NULL;
@@ -64,14 +62,15 @@ void engine_forget_contexts(engine_object *self)
     while (self->idle_count) {
         hyp_context *context = self->idle[--self->idle_count];
         Py_BEGIN_ALLOW_THREADS /* its work is waited for */
-        hyp_context_destroy(context);
+            hyp_context_destroy(context);
         Py_END_ALLOW_THREADS
     }
 }
 
 /* ---- loading ------------------------------------------------------------------------------------------------- */
 
-static PyObject *names_of(const hyp_engine *engine, size_t count, const hyp_io_info *(*info)(const hyp_engine *, size_t))
+static PyObject *names_of(const hyp_engine *engine, size_t count,
+                          const hyp_io_info *(*info)(const hyp_engine *, size_t))
 {
     PyObject *names = PyTuple_New((Py_ssize_t)count);
     for (size_t i = 0; names && i < count; i++) {
@@ -117,8 +116,8 @@ static PyObject *load(PyObject *type, PyObject *args)
     Py_ssize_t key_size;
     unsigned long long memory_limit;
     hyp_engine_options options = {.size = sizeof options};
-    if (!PyArg_ParseTuple(args, "OiiipKzz#:load", &plan, &device, &options.device_index, &options.threads, &check, &memory_limit,
-                          &options.cpu_level, &key, &key_size))
+    if (!PyArg_ParseTuple(args, "OiiipKzz#:load", &plan, &device, &options.device_index, &options.threads, &check,
+                          &memory_limit, &options.cpu_level, &key, &key_size))
         return NULL;
     options.device = (hyp_device_kind)device;
     options.checks = check ? HYP_CHECKS_STRICT : HYP_CHECKS_OFF;
@@ -136,11 +135,10 @@ static PyObject *load(PyObject *type, PyObject *args)
     hyp_diag diag = {0};
     hyp_status status;
     const char *file = path ? PyBytes_AsString(path) : NULL;
-    Py_BEGIN_ALLOW_THREADS
-    status = blob ? hyp_engine_load_memory(blob->bytes->data, blob->bytes->size, &options, &engine, &diag)
-                  : hyp_engine_load_file(file, &options, &engine, &diag);
-    Py_END_ALLOW_THREADS
-    Py_XDECREF(path);
+    Py_BEGIN_ALLOW_THREADS status =
+        blob ? hyp_engine_load_memory(blob->bytes->data, blob->bytes->size, &options, &engine, &diag)
+             : hyp_engine_load_file(file, &options, &engine, &diag);
+    Py_END_ALLOW_THREADS Py_XDECREF(path);
     if (status == HYP_OK) return (PyObject *)wrap(engine, blob ? plan : NULL, options.device_index);
     if (blob) blob_drop(blob->bytes);
     return native_raise(status, diag.message);
@@ -152,10 +150,9 @@ static void engine_dealloc(PyObject *object)
     PyTypeObject *type = Py_TYPE(object);
     engine_box *box = self->box;
     Py_BEGIN_ALLOW_THREADS /* work under way is waited for */
-    for (size_t i = 0; i < self->idle_count; i++) hyp_context_destroy(self->idle[i]);
+        for (size_t i = 0; i < self->idle_count; i++) hyp_context_destroy(self->idle[i]);
     engine_box_drop(box);
-    Py_END_ALLOW_THREADS
-    free(self->idle);
+    Py_END_ALLOW_THREADS free(self->idle);
     if (self->turn) PyThread_free_lock(self->turn);
     Py_XDECREF(self->blob);
     Py_XDECREF(self->input_names);
@@ -279,10 +276,8 @@ static PyObject *engine_save(PyObject *self, PyObject *args)
     hyp_diag diag = {0};
     hyp_status status;
     const char *file = PyBytes_AsString(path);
-    Py_BEGIN_ALLOW_THREADS
-    status = hyp_context_save_plan(context, file, &diag);
-    Py_END_ALLOW_THREADS
-    Py_DECREF(path);
+    Py_BEGIN_ALLOW_THREADS status = hyp_context_save_plan(context, file, &diag);
+    Py_END_ALLOW_THREADS Py_DECREF(path);
     engine_give_context((engine_object *)self, context);
     if (status != HYP_OK) return native_raise(status, diag.message);
     Py_RETURN_NONE;
@@ -307,22 +302,22 @@ static PyObject *engine_synchronize(PyObject *object, PyObject *unused)
     for (size_t left = self->one_context ? 1 : self->idle_count; left > 0 && status == HYP_OK; left--) {
         hyp_context *context = self->one_context ? engine_take_context(self) : oldest_context(self);
         if (!context) return PyErr_Occurred() ? NULL : Py_BuildValue(""); /* other threads have taken them */
-        Py_BEGIN_ALLOW_THREADS
-        status = hyp_context_synchronize(context, &diag);
-        Py_END_ALLOW_THREADS
-        engine_give_context(self, context);
+        Py_BEGIN_ALLOW_THREADS status = hyp_context_synchronize(context, &diag);
+        Py_END_ALLOW_THREADS engine_give_context(self, context);
     }
     if (status != HYP_OK) return native_raise(status, diag.message);
     Py_RETURN_NONE;
 }
 
 static PyMethodDef methods[] = {
-    {"load", load, METH_VARARGS | METH_STATIC, "load(plan, device, index, threads, check, memory_limit, cpu_level, key)"},
+    {"load", load, METH_VARARGS | METH_STATIC,
+     "load(plan, device, index, threads, check, memory_limit, cpu_level, key)"},
     {"call", engine_call, METH_VARARGS, "call(args, kwargs, stream, as_dict): runs the plan."},
     {"save", engine_save, METH_VARARGS, "save(path): writes the plan, with what tuning found."},
     {"synchronize", engine_synchronize, METH_NOARGS, "Waits for all runs that have been queued."},
     {"golden", engine_golden, METH_NOARGS, "golden(): the runs that the plan keeps."},
-    {"expect", engine_expect, METH_VARARGS, "expect(model, any, inputs): what the model gives, and how far a plan may be from it."},
+    {"expect", engine_expect, METH_VARARGS,
+     "expect(model, any, inputs): what the model gives, and how far a plan may be from it."},
     {"draw", engine_draw, METH_VARARGS, "draw(dims, seed): an array for each input."},
     {"update", engine_update, METH_VARARGS, "update(weights)"},
     {"tune", engine_tune, METH_VARARGS, "tune(dims, seconds)"},
@@ -330,12 +325,18 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 static PyGetSetDef attributes[] = {
-    {"inputs", engine_inputs, NULL, NULL, NULL},         {"outputs", engine_outputs, NULL, NULL, NULL},
-    {"weights", engine_weights, NULL, NULL, NULL},       {"variables", engine_variables, NULL, NULL, NULL},
-    {"device", engine_device, NULL, NULL, NULL},         {"device_name", engine_device_name, NULL, NULL, NULL},
-    {"precision", engine_precision, NULL, NULL, NULL},   {"predicted_seconds", engine_predicted, NULL, NULL, NULL},
-    {"model_hash", engine_model_hash, NULL, NULL, NULL}, {"memory_bytes", engine_memory, NULL, NULL, NULL},
-    {"blob", engine_blob, NULL, NULL, NULL},             {NULL, NULL, NULL, NULL, NULL},
+    {"inputs", engine_inputs, NULL, NULL, NULL},
+    {"outputs", engine_outputs, NULL, NULL, NULL},
+    {"weights", engine_weights, NULL, NULL, NULL},
+    {"variables", engine_variables, NULL, NULL, NULL},
+    {"device", engine_device, NULL, NULL, NULL},
+    {"device_name", engine_device_name, NULL, NULL, NULL},
+    {"precision", engine_precision, NULL, NULL, NULL},
+    {"predicted_seconds", engine_predicted, NULL, NULL, NULL},
+    {"model_hash", engine_model_hash, NULL, NULL, NULL},
+    {"memory_bytes", engine_memory, NULL, NULL, NULL},
+    {"blob", engine_blob, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
 };
 static PyType_Slot slots[] = {
     {Py_tp_doc, (void *)"A plan that is loaded."},
@@ -344,6 +345,7 @@ static PyType_Slot slots[] = {
     {Py_tp_getset, attributes},
     {0, NULL},
 };
-static PyType_Spec spec = {"hypatia._native.Engine", sizeof(engine_object), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+static PyType_Spec spec = {"hypatia._native.Engine", sizeof(engine_object), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 
 int engine_init(PyObject *module) { return native_add_type(module, &spec, &engine_type); }

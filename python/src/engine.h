@@ -1,5 +1,5 @@
-/* engine.h - what the files about plans share. Not to be included beside egraph.h: each of the public headers that they are over has a
- * hyp_run_options. */
+/* engine.h - what the files about plans share. Not to be included beside egraph.h: each of the public headers that they
+ * are over has a hyp_run_options. */
 #ifndef HYP_PYTHON_ENGINE_H
 #define HYP_PYTHON_ENGINE_H
 
@@ -7,8 +7,8 @@
 #include "hypatia/runtime.h"
 #include "native.h"
 
-/* A dict of names and sizes as the library takes sizes of symbols: PyMem_Free(*out). Names are borrowed from it. -1 with an exception
- * set. */
+/* A dict of names and sizes as the library takes sizes of symbols: PyMem_Free(*out). Names are borrowed from it. -1
+ * with an exception set. */
 int native_sizes(PyObject *dict, hyp_tensor **out, size_t *out_count);
 
 /* ---- blob.c: the bytes of a plan --------------------------------------------------------------------------- */
@@ -20,8 +20,7 @@ typedef struct blob_bytes {
     long users; /* atomic */
 } blob_bytes;
 typedef struct blob_object {
-    PyObject_HEAD
-    blob_bytes *bytes;
+    PyObject_HEAD blob_bytes *bytes;
 } blob_object;
 extern PyTypeObject *blob_type;
 /* Copies `size` bytes. */
@@ -46,17 +45,17 @@ typedef struct array_view {
 
 /* The kind of an object; *out NULL: it is no array. -1 with an exception set. */
 int arrays_kind(PyObject *object, const array_kind **out);
-/* Views an array that is dense or, by a copy, made so. `stream` is what __dlpack__ is told of arrays on a GPU, or NULL: those of an
- * exchange are on the stream that runs anyway. `what` names it in messages. -1 with an exception set. */
+/* Views an array that is dense or, by a copy, made so. `stream` is what __dlpack__ is told of arrays on a GPU, or NULL:
+ * those of an exchange are on the stream that runs anyway. `what` names it in messages. -1 with an exception set. */
 int arrays_view(PyObject *object, const array_kind *kind, PyObject *stream, const char *what, array_view *out);
 void arrays_drop(array_view *view);
 /* An array of NumPy of the dtype `name` made of whatever NumPy makes one of; NULL with an exception set. */
 PyObject *arrays_from_object(PyObject *object, hyp_dtype dtype);
-/* The stream that a framework works on, as CUDA's driver and DLPack number it; *out NULL: it does not say. -1 with an exception
- * set. */
+/* The stream that a framework works on, as CUDA's driver and DLPack number it; *out NULL: it does not say. -1 with an
+ * exception set. */
 int arrays_stream(PyObject *object, const array_kind *kind, int32_t device, void **out);
-/* A new array of the kind of `like`, for outputs, and its view. *out NULL, and no exception: the kind has no arrays that may be
- * written to. `device_type` as DLPack numbers them. */
+/* A new array of the kind of `like`, for outputs, and its view. *out NULL, and no exception: the kind has no arrays
+ * that may be written to. `device_type` as DLPack numbers them. */
 int arrays_empty(PyObject *like, const array_kind *kind, const hyp_tensor *tensor, dlpack_device device, PyObject **out,
                  array_view *view);
 /* A new array of NumPy of the type and dims of `like`, and its view; NULL with an exception set. */
@@ -67,7 +66,8 @@ dlpack_dtype dlpack_dtype_of(hyp_dtype dtype);
 
 /* ---- engine.c: plans that are loaded -------------------------------------------------------------------------- */
 
-/* An engine lives until the last user is gone: its object, and tensors in its device's memory, which others may hold. */
+/* An engine lives until the last user is gone: its object, and tensors in its device's memory, which others may hold.
+ */
 typedef struct engine_box {
     hyp_engine *engine;
     long users; /* atomic */
@@ -76,15 +76,14 @@ engine_box *engine_box_keep(engine_box *box);
 void engine_box_drop(engine_box *box);
 
 typedef struct engine_object {
-    PyObject_HEAD
-    engine_box *box;
-    PyObject *blob; /* NULL: the plan is mapped from a file */
+    PyObject_HEAD engine_box *box;
+    PyObject *blob;                       /* NULL: the plan is mapped from a file */
     PyObject *input_names, *output_names; /* tuples */
     hyp_context **idle;                   /* contexts that no call uses */
     size_t idle_count, idle_room;
     int32_t device_index;
-    bool one_context;         /* the plan has variables, whose values are the context's */
-    PyThread_type_lock turn;  /* whose turn it is to use that one */
+    bool one_context;        /* the plan has variables, whose values are the context's */
+    PyThread_type_lock turn; /* whose turn it is to use that one */
 } engine_object;
 extern PyTypeObject *engine_type;
 /* A context that no other thread uses, to be given back; NULL with an exception set. */
@@ -105,8 +104,7 @@ PyObject *engine_tune(PyObject *self, PyObject *args);
 
 /* Memory of an engine's device with dims, which other libraries borrow by DLPack. */
 typedef struct tensor_object {
-    PyObject_HEAD
-    struct tensor_block *block;
+    PyObject_HEAD struct tensor_block *block;
     hyp_tensor tensor;
     dlpack_device device;
 } tensor_object;

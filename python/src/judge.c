@@ -1,5 +1,5 @@
-/* judge.c - what a plan is compared with: results that it keeps, and its model in the reference interpreter; also tuning, and inputs
- * that are drawn. */
+/* judge.c - what a plan is compared with: results that it keeps, and its model in the reference interpreter; also
+ * tuning, and inputs that are drawn. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,8 @@ static PyObject *to_numpy(const hyp_tensor *t)
     return array;
 }
 
-/* ---- what a plan keeps ------------------------------------------------------------------------------------------------ */
+/* ---- what a plan keeps
+ * ------------------------------------------------------------------------------------------------ */
 
 static PyObject *golden_input(const hyp_engine *engine, size_t run, size_t i)
 {
@@ -43,7 +44,8 @@ static PyObject *golden_output(const hyp_engine *engine, size_t run, size_t i)
     PyObject *tolerances = elements ? arrays_numpy(&like, &view) : NULL;
     PyObject *dims = tolerances ? arrays_dims(&out.tensor) : NULL;
     if (tolerances) {
-        for (size_t k = 0; k < out.kept; k++) ((double *)view.tensor.data)[k] = hyp_engine_golden_tolerance(engine, run, i, k);
+        for (size_t k = 0; k < out.kept; k++)
+            ((double *)view.tensor.data)[k] = hyp_engine_golden_tolerance(engine, run, i, k);
         arrays_drop(&view);
     }
     if (dims) row = Py_BuildValue("(OKOO)", dims, (unsigned long long)out.stride, elements, tolerances);
@@ -83,7 +85,8 @@ PyObject *engine_golden(PyObject *self, PyObject *unused)
     return runs;
 }
 
-/* ---- the model ----------------------------------------------------------------------------------------------------------- */
+/* ---- the model
+ * ----------------------------------------------------------------------------------------------------------- */
 
 /* {name: array} as tensors whose names the dict has; views has as many. -1 with an exception set. */
 static int read_inputs(PyObject *dict, hyp_tensor *tensors, array_view *views)
@@ -133,26 +136,30 @@ static PyObject *tell_expected(hyp_tensor *values, hyp_tensor *tolerances, size_
 }
 
 /* The part of `expect` without Python's lock. */
-static hyp_status run_model(const engine_object *engine, const char *path, bool any, const hyp_tensor *inputs, size_t count,
-                            hyp_tensor **values, hyp_tensor **tolerances, size_t *out_count, hyp_diag *diag)
+static hyp_status run_model(const engine_object *engine, const char *path, bool any, const hyp_tensor *inputs,
+                            size_t count, hyp_tensor **values, hyp_tensor **tolerances, size_t *out_count,
+                            hyp_diag *diag)
 {
     hyp_reference *model = NULL;
     hyp_status status = hyp_reference_open(path, &model, diag);
     uint64_t hash = hyp_engine_model_hash(engine->box->engine);
     if (status == HYP_OK && !any && hash && hash != hyp_reference_hash(model)) {
-        snprintf(diag->message, sizeof diag->message, "the plan was not compiled from this model: its own had the hash %016llx, this one has "
-                 "%016llx; any_model=True compares all the same", (unsigned long long)hash,
-                 (unsigned long long)hyp_reference_hash(model));
+        snprintf(diag->message, sizeof diag->message,
+                 "the plan was not compiled from this model: its own had the hash %016llx, this one has "
+                 "%016llx; any_model=True compares all the same",
+                 (unsigned long long)hash, (unsigned long long)hyp_reference_hash(model));
         status = HYP_ERR_INVALID_ARGUMENT;
     }
     if (status == HYP_OK)
-        status = hyp_reference_expect(model, hyp_engine_precision(engine->box->engine), hyp_engine_classes(engine->box->engine), inputs,
-                                      count, values, tolerances, out_count, diag);
+        status = hyp_reference_expect(model, hyp_engine_precision(engine->box->engine),
+                                      hyp_engine_classes(engine->box->engine), inputs, count, values, tolerances,
+                                      out_count, diag);
     hyp_reference_close(model);
     return status;
 }
 
-/* expect(path of the model, any, {name: array}): {name: (values, tolerances)} for a plan of this precision, by these rules. */
+/* expect(path of the model, any, {name: array}): {name: (values, tolerances)} for a plan of this precision, by these
+ * rules. */
 PyObject *engine_expect(PyObject *self, PyObject *args)
 {
     PyObject *path, *dict, *said = NULL;
@@ -167,10 +174,10 @@ PyObject *engine_expect(PyObject *self, PyObject *args)
         hyp_diag diag = {0};
         hyp_status status;
         const char *file = PyBytes_AsString(path);
-        Py_BEGIN_ALLOW_THREADS
-        status = run_model((engine_object *)self, file, any, inputs, count, &values, &tolerances, &out_count, &diag);
-        Py_END_ALLOW_THREADS
-        said = status == HYP_OK ? tell_expected(values, tolerances, out_count) : native_raise(status, diag.message);
+        Py_BEGIN_ALLOW_THREADS status =
+            run_model((engine_object *)self, file, any, inputs, count, &values, &tolerances, &out_count, &diag);
+        Py_END_ALLOW_THREADS said =
+            status == HYP_OK ? tell_expected(values, tolerances, out_count) : native_raise(status, diag.message);
     }
     for (size_t i = 0; views && i < count; i++) arrays_drop(&views[i]);
     PyMem_Free(views);
@@ -179,7 +186,8 @@ PyObject *engine_expect(PyObject *self, PyObject *args)
     return said;
 }
 
-/* judge(actual, expected, tolerances): (elements, undecided, outside, mean, largest, where, the worst: where, difference, allowed) */
+/* judge(actual, expected, tolerances): (elements, undecided, outside, mean, largest, where, the worst: where,
+ * difference, allowed) */
 static PyObject *judge(PyObject *module, PyObject *args)
 {
     (void)module;
@@ -195,16 +203,17 @@ static PyObject *judge(PyObject *module, PyObject *args)
         hyp_judgement j = {.size = sizeof j};
         hyp_diag diag = {0};
         hyp_status status = hyp_tensor_judge(&views[0].tensor, &views[1].tensor, &views[2].tensor, &j, &diag);
-        said = status == HYP_OK ? Py_BuildValue("(LLLddLLdd)", (long long)j.elements, (long long)j.undecided, (long long)j.outside,
-                                                j.mean_abs, j.max_abs, (long long)j.max_abs_at, (long long)j.worst_at, j.worst_abs,
-                                                j.worst_allowed)
+        said = status == HYP_OK ? Py_BuildValue("(LLLddLLdd)", (long long)j.elements, (long long)j.undecided,
+                                                (long long)j.outside, j.mean_abs, j.max_abs, (long long)j.max_abs_at,
+                                                (long long)j.worst_at, j.worst_abs, j.worst_allowed)
                                 : native_raise(status, diag.message);
     }
     for (int i = 0; i < 3; i++) arrays_drop(&views[i]);
     return said;
 }
 
-/* ---- inputs, weights, tuning ------------------------------------------------------------------------------------------- */
+/* ---- inputs, weights, tuning
+ * ------------------------------------------------------------------------------------------- */
 
 /* Dims of all inputs for sizes of symbols; PyMem_Free(*out). -1 with an exception set. */
 static int complete(const engine_object *self, PyObject *dict, hyp_tensor **out)
@@ -217,7 +226,8 @@ static int complete(const engine_object *self, PyObject *dict, hyp_tensor **out)
     hyp_diag diag = {0};
     hyp_status status = HYP_OK;
     const char *missing = NULL;
-    for (size_t i = 0; inputs && i < size_count && status == HYP_OK; i++) status = hyp_engine_find_symbol(engine, sizes[i].name, &diag);
+    for (size_t i = 0; inputs && i < size_count && status == HYP_OK; i++)
+        status = hyp_engine_find_symbol(engine, sizes[i].name, &diag);
     for (size_t i = 0; inputs && i < count; i++) {
         const hyp_io_info *info = hyp_engine_input(engine, i);
         inputs[i].name = info->name;
@@ -225,7 +235,8 @@ static int complete(const engine_object *self, PyObject *dict, hyp_tensor **out)
         inputs[i].rank = info->rank;
         memcpy(inputs[i].dims, info->dims, sizeof info->dims);
     }
-    if (inputs && status == HYP_OK) status = hyp_engine_complete_dims(engine, inputs, count, sizes, size_count, &missing, &diag);
+    if (inputs && status == HYP_OK)
+        status = hyp_engine_complete_dims(engine, inputs, count, sizes, size_count, &missing, &diag);
     if (missing) {
         snprintf(diag.message, sizeof diag.message, "the size '%s' is open: give it in dims", missing);
         status = HYP_ERR_INVALID_ARGUMENT;
@@ -248,7 +259,8 @@ PyObject *engine_draw(PyObject *object, PyObject *args)
     PyObject *dims;
     unsigned long long seed;
     hyp_tensor *inputs;
-    if (!PyArg_ParseTuple(args, "O!K:draw", &PyDict_Type, &dims, &seed) || complete(self, dims, &inputs) < 0) return NULL;
+    if (!PyArg_ParseTuple(args, "O!K:draw", &PyDict_Type, &dims, &seed) || complete(self, dims, &inputs) < 0)
+        return NULL;
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list && i < hyp_engine_input_count(self->box->engine); i++) {
         array_view view;
@@ -276,8 +288,7 @@ PyObject *engine_update(PyObject *self, PyObject *args)
     hyp_status status = HYP_ERR_NO_MEMORY;
     bool read = tensors && views && read_inputs(dict, tensors, views) == 0;
     if (read) {
-        Py_BEGIN_ALLOW_THREADS
-        status = hyp_engine_update(((engine_object *)self)->box->engine, tensors, count, &diag);
+        Py_BEGIN_ALLOW_THREADS status = hyp_engine_update(((engine_object *)self)->box->engine, tensors, count, &diag);
         Py_END_ALLOW_THREADS
     }
     for (size_t i = 0; views && i < count; i++) arrays_drop(&views[i]);
@@ -295,16 +306,17 @@ PyObject *engine_tune(PyObject *object, PyObject *args)
     hyp_tensor *inputs;
     hyp_tune_options options = {.size = sizeof options};
     hyp_tune_report report = {.size = sizeof report};
-    if (!PyArg_ParseTuple(args, "O!d:tune", &PyDict_Type, &dims, &options.seconds) || complete(self, dims, &inputs) < 0) return NULL;
+    if (!PyArg_ParseTuple(args, "O!d:tune", &PyDict_Type, &dims, &options.seconds) || complete(self, dims, &inputs) < 0)
+        return NULL;
     hyp_context *context = engine_take_context(self);
     hyp_diag diag = {0};
     hyp_status status = HYP_OK;
     if (context) {
-        Py_BEGIN_ALLOW_THREADS
-        status = hyp_context_tune(context, inputs, hyp_engine_input_count(self->box->engine), &options, &report, &diag);
+        Py_BEGIN_ALLOW_THREADS status =
+            hyp_context_tune(context, inputs, hyp_engine_input_count(self->box->engine), &options, &report, &diag);
         if (status == HYP_OK) status = hyp_context_share_tuning(context, &diag);
-        Py_END_ALLOW_THREADS
-        if (status == HYP_OK && !self->one_context) engine_forget_contexts(self); /* new ones take what was shared */
+        Py_END_ALLOW_THREADS if (status == HYP_OK && !self->one_context)
+            engine_forget_contexts(self); /* new ones take what was shared */
         engine_give_context(self, context);
     }
     PyMem_Free(inputs);

@@ -67,7 +67,15 @@ PyObject *native_buffer_text(native_buffer *b)
 }
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "hypatia._native", "The libraries of Hypatia; hypatia is what to import.", -1, NULL, NULL, NULL, NULL, NULL,
+    PyModuleDef_HEAD_INIT,
+    "hypatia._native",
+    "The libraries of Hypatia; hypatia is what to import.",
+    -1,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
 };
 
 PyMODINIT_FUNC PyInit__native(void); /* which no header declares */
@@ -78,8 +86,8 @@ PyMODINIT_FUNC PyInit__native(void)
     if (module &&
         (PyModule_AddStringConstant(module, "version", hyp_version()) < 0 ||
          PyModule_AddStringConstant(module, "version_details", hyp_version_details()) < 0 || blob_init(module) < 0 ||
-         arrays_init(module) < 0 || tensor_init(module) < 0 || engine_init(module) < 0 || compile_init(module) < 0 || judge_init(module) < 0 ||
-         egraph_init(module) < 0))
+         arrays_init(module) < 0 || tensor_init(module) < 0 || engine_init(module) < 0 || compile_init(module) < 0 ||
+         judge_init(module) < 0 || egraph_init(module) < 0))
         Py_CLEAR(module);
     return module;
 }

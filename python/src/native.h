@@ -1,5 +1,5 @@
-/* native.h - what the files of the extension module share. It keeps to Python's limited interface of 3.10, so that one binary
- * serves that release and all later ones. */
+/* native.h - what the files of the extension module share. It keeps to Python's limited interface of 3.10, so that one
+ * binary serves that release and all later ones. */
 #ifndef HYP_PYTHON_NATIVE_H
 #define HYP_PYTHON_NATIVE_H
 

@@ -3,24 +3,24 @@
 
 #include "engine.h"
 
-/* A run under way. Outputs are arrays of the kind of the first input that is an array of another library than NumPy, where
- * that array is; of NumPy where there is none. */
+/* A run under way. Outputs are arrays of the kind of the first input that is an array of another library than NumPy,
+ * where that array is; of NumPy where there is none. */
 typedef struct run {
     engine_object *self;
     hyp_context *context;
     size_t in, out;
-    PyObject **given;   /* an object for each input, borrowed */
-    array_view *views;  /* of inputs, then of outputs */
+    PyObject **given;    /* an object for each input, borrowed */
+    array_view *views;   /* of inputs, then of outputs */
     hyp_tensor *tensors; /* the same, as the library takes them */
-    int64_t *most;      /* elements that each output was given room for */
-    PyObject *like;     /* that first input; NULL: none */
+    int64_t *most;       /* elements that each output was given room for */
+    PyObject *like;      /* that first input; NULL: none */
     const array_kind *kind;
     PyObject *numpy; /* an array of NumPy, where `like` is none */
     bool on_device;  /* `like` is on a GPU */
     int32_t device;
-    PyObject *asked; /* the stream that the caller asked for, or None */
-    void *stream;    /* to run on; NULL: the context's own */
-    bool queued;     /* whoever gave the stream waits for it, not we */
+    PyObject *asked;  /* the stream that the caller asked for, or None */
+    void *stream;     /* to run on; NULL: the context's own */
+    bool queued;      /* whoever gave the stream waits for it, not we */
     PyObject *arrays; /* the outputs, a tuple */
 } run;
 
@@ -127,11 +127,13 @@ static int view_input(run *r, size_t i, PyObject *stream)
     if (view->tensor.memory != HYP_MEMORY_CUDA) return 0;
     if (hyp_engine_device(r->self->box->engine) != HYP_DEVICE_CUDA) {
         PyObject *name = PyTuple_GetItem(r->self->input_names, (Py_ssize_t)i);
-        return refuse_argument("the input %R is on a GPU, and the plan runs on a CPU: load it with device=\"cuda\", or copy the array", name,
-                               NULL);
+        return refuse_argument(
+            "the input %R is on a GPU, and the plan runs on a CPU: load it with device=\"cuda\", or copy the array",
+            name, NULL);
     }
     if (view->device == r->self->device_index) return 0;
-    PyErr_Format(PyExc_ValueError, "%s is on GPU %d, and the plan on GPU %d", what, (int)view->device, (int)r->self->device_index);
+    PyErr_Format(PyExc_ValueError, "%s is on GPU %d, and the plan on GPU %d", what, (int)view->device,
+                 (int)r->self->device_index);
     return -1;
 }
 
@@ -197,9 +199,9 @@ static int make_outputs(run *r)
     for (size_t i = 0; i < r->out; i++) r->tensors[r->in + i].name = hyp_engine_output(r->self->box->engine, i)->name;
     hyp_status status;
     Py_BEGIN_ALLOW_THREADS /* other sizes than before are prepared */
-    status = hyp_context_output_shapes(r->context, r->tensors, r->in, r->tensors + r->in, r->out, &diag);
-    Py_END_ALLOW_THREADS
-    if (status != HYP_OK) {
+        status = hyp_context_output_shapes(r->context, r->tensors, r->in, r->tensors + r->in, r->out, &diag);
+    Py_END_ALLOW_THREADS if (status != HYP_OK)
+    {
         native_raise(status, diag.message);
         return -1;
     }
@@ -210,8 +212,8 @@ static int make_outputs(run *r)
     return 0;
 }
 
-/* Outputs of which the data say how large they are have room for the most, and are cut to what there is; those of our own memory become
- * arrays of the inputs' library. */
+/* Outputs of which the data say how large they are have room for the most, and are cut to what there is; those of our
+ * own memory become arrays of the inputs' library. */
 static int finish_output(run *r, size_t i)
 {
     const hyp_tensor *t = &r->tensors[r->in + i];
@@ -240,12 +242,11 @@ static int execute(run *r)
     hyp_run_options options = {.size = sizeof options, .stream = r->stream};
     hyp_diag diag = {0};
     hyp_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = hyp_context_run_with(r->context, r->tensors, r->in, r->tensors + r->in, r->out, &options, &diag);
+    Py_BEGIN_ALLOW_THREADS status =
+        hyp_context_run_with(r->context, r->tensors, r->in, r->tensors + r->in, r->out, &options, &diag);
     /* Who lent us memory without a stream of his takes it back with none: so the work has to have ended. */
     if (status == HYP_OK && !r->queued) status = hyp_context_synchronize(r->context, &diag);
-    Py_END_ALLOW_THREADS
-    if (status == HYP_OK) return 0;
+    Py_END_ALLOW_THREADS if (status == HYP_OK) return 0;
     native_raise(status, diag.message);
     return -1;
 }
@@ -272,7 +273,8 @@ static PyObject *result(run *r, int as_dict)
     }
     PyObject *dict = PyDict_New();
     for (size_t i = 0; dict && i < r->out; i++)
-        if (PyDict_SetItem(dict, PyTuple_GetItem(r->self->output_names, (Py_ssize_t)i), PyTuple_GetItem(r->arrays, (Py_ssize_t)i)) < 0)
+        if (PyDict_SetItem(dict, PyTuple_GetItem(r->self->output_names, (Py_ssize_t)i),
+                           PyTuple_GetItem(r->arrays, (Py_ssize_t)i)) < 0)
             Py_CLEAR(dict);
     return dict;
 }
@@ -318,15 +320,14 @@ PyObject *engine_to_device(PyObject *self, PyObject *args)
         return NULL;
     }
     if (arrays_view(object, kind, NULL, "array", &view) < 0) return NULL;
-    tensor_object *tensor = tensor_make(engine, &view.tensor, hyp_engine_device(engine->box->engine) == HYP_DEVICE_CUDA);
+    tensor_object *tensor =
+        tensor_make(engine, &view.tensor, hyp_engine_device(engine->box->engine) == HYP_DEVICE_CUDA);
     hyp_diag diag = {0};
     hyp_status status = HYP_OK;
     if (tensor && tensor->tensor.bytes) {
-        Py_BEGIN_ALLOW_THREADS
-        if (tensor->tensor.memory == HYP_MEMORY_CUDA)
-            status = hyp_engine_tensor_copy(engine->box->engine, &view.tensor, &tensor->tensor, &diag);
-        else
-            memcpy(tensor->tensor.data, view.tensor.data, tensor->tensor.bytes);
+        Py_BEGIN_ALLOW_THREADS if (tensor->tensor.memory == HYP_MEMORY_CUDA) status =
+            hyp_engine_tensor_copy(engine->box->engine, &view.tensor, &tensor->tensor, &diag);
+        else memcpy(tensor->tensor.data, view.tensor.data, tensor->tensor.bytes);
         Py_END_ALLOW_THREADS
     }
     arrays_drop(&view);

@@ -6,7 +6,8 @@
 
 PyTypeObject *tensor_type;
 
-/* Memory with its users: the object, and whoever was lent it. Who lends gives back on any thread, with Python's lock or without. */
+/* Memory with its users: the object, and whoever was lent it. Who lends gives back on any thread, with Python's lock or
+ * without. */
 typedef struct tensor_block {
     long users; /* atomic */
     hyp_tensor memory;
@@ -49,10 +50,8 @@ tensor_object *tensor_make(engine_object *engine, const hyp_tensor *like, bool o
     block->memory.bytes = like->bytes;
     hyp_diag diag = {0};
     hyp_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = block_take(block, engine, on_device, &diag);
-    Py_END_ALLOW_THREADS
-    tensor_object *tensor = status == HYP_OK ? PyObject_New(tensor_object, tensor_type) : NULL;
+    Py_BEGIN_ALLOW_THREADS status = block_take(block, engine, on_device, &diag);
+    Py_END_ALLOW_THREADS tensor_object *tensor = status == HYP_OK ? PyObject_New(tensor_object, tensor_type) : NULL;
     if (!tensor) {
         if (status == HYP_OK)
             block_drop(block);
@@ -118,8 +117,12 @@ static void lend(const tensor_object *self, loan *l, dlpack_tensor *out)
         l->dims[i] = self->tensor.dims[i];
         l->strides[i] = step;
     }
-    *out = (dlpack_tensor){.data = self->tensor.data, .device = self->device, .rank = self->tensor.rank,
-                           .dtype = dlpack_dtype_of(self->tensor.dtype), .dims = l->dims, .strides = l->strides};
+    *out = (dlpack_tensor){.data = self->tensor.data,
+                           .device = self->device,
+                           .rank = self->tensor.rank,
+                           .dtype = dlpack_dtype_of(self->tensor.dtype),
+                           .dims = l->dims,
+                           .strides = l->strides};
     l->block = self->block;
     __atomic_add_fetch(&l->block->users, 1, __ATOMIC_RELAXED);
 }
@@ -133,15 +136,16 @@ static int read_pair(PyObject *pair, int *a, int *b)
     return 0;
 }
 
-/* __dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None). Runs have ended when their outputs are seen, so that no
- * stream has anything to wait for. */
+/* __dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None). Runs have ended when their outputs are seen,
+ * so that no stream has anything to wait for. */
 static PyObject *tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {(char *)"stream", (char *)"max_version", (char *)"dl_device", (char *)"copy", NULL};
     const tensor_object *t = (const tensor_object *)self;
     PyObject *stream = NULL, *version = Py_None, *device = Py_None, *copy = Py_None;
     int type = 0, index = 0, major = 0, minor = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO:__dlpack__", names, &stream, &version, &device, &copy)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO:__dlpack__", names, &stream, &version, &device, &copy))
+        return NULL;
     if (!read_pair(version, &major, &minor) || !read_pair(device, &type, &index)) return NULL;
     if (copy == Py_True || (device != Py_None && (type != t->device.type || index != t->device.index))) {
         PyErr_SetString(PyExc_BufferError, "hypatia.Tensor lends its memory where it is, and makes no copies");
@@ -192,7 +196,8 @@ static PyObject *tensor_device(PyObject *self, void *unused)
 {
     (void)unused;
     const tensor_object *t = (const tensor_object *)self;
-    return t->device.type == DLPACK_CPU ? PyUnicode_FromString("cpu") : PyUnicode_FromFormat("cuda:%d", t->device.index);
+    return t->device.type == DLPACK_CPU ? PyUnicode_FromString("cpu")
+                                        : PyUnicode_FromFormat("cuda:%d", t->device.index);
 }
 
 static PyObject *tensor_repr(PyObject *self)
@@ -216,20 +221,17 @@ static PyObject *tensor_numpy(PyObject *self, PyObject *unused)
     if (!array) return NULL;
     hyp_diag diag = {0};
     hyp_status status = HYP_OK;
-    Py_BEGIN_ALLOW_THREADS
-    if (!t->block->box)
-        memcpy(view.tensor.data, t->tensor.data, t->tensor.bytes);
-    else
-        status = hyp_engine_tensor_copy(t->block->box->engine, &t->tensor, &view.tensor, &diag);
-    Py_END_ALLOW_THREADS
-    arrays_drop(&view);
+    Py_BEGIN_ALLOW_THREADS if (!t->block->box) memcpy(view.tensor.data, t->tensor.data, t->tensor.bytes);
+    else status = hyp_engine_tensor_copy(t->block->box->engine, &t->tensor, &view.tensor, &diag);
+    Py_END_ALLOW_THREADS arrays_drop(&view);
     if (status == HYP_OK) return array;
     Py_DECREF(array);
     return native_raise(status, diag.message);
 }
 
 static PyMethodDef methods[] = {
-    {"__dlpack__", (PyCFunction)(void (*)(void))tensor_dlpack, METH_VARARGS | METH_KEYWORDS, "Lends the memory, by DLPack."},
+    {"__dlpack__", (PyCFunction)(void (*)(void))tensor_dlpack, METH_VARARGS | METH_KEYWORDS,
+     "Lends the memory, by DLPack."},
     {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS, "DLPack's numbers of the device."},
     {"numpy", tensor_numpy, METH_NOARGS, "A new array of NumPy with the elements."},
     {NULL, NULL, 0, NULL},
@@ -241,13 +243,15 @@ static PyGetSetDef attributes[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyType_Slot slots[] = {
-    {Py_tp_doc, (void *)"Memory that a plan has given or can read, which other libraries borrow by DLPack: torch.from_dlpack(tensor)."},
+    {Py_tp_doc, (void *)"Memory that a plan has given or can read, which other libraries borrow by DLPack: "
+                        "torch.from_dlpack(tensor)."},
     {Py_tp_dealloc, tensor_dealloc},
     {Py_tp_repr, tensor_repr},
     {Py_tp_methods, methods},
     {Py_tp_getset, attributes},
     {0, NULL},
 };
-static PyType_Spec spec = {"hypatia.Tensor", sizeof(tensor_object), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+static PyType_Spec spec = {"hypatia.Tensor", sizeof(tensor_object), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 
 int tensor_init(PyObject *module) { return native_add_type(module, &spec, &tensor_type); }

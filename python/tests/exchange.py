@@ -20,25 +20,48 @@ class Type(ctypes.Structure):
 
 
 class Tensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("device", Device), ("rank", ctypes.c_int32), ("type", Type),
-                ("dims", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)), ("offset", ctypes.c_uint64)]
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", Device),
+        ("rank", ctypes.c_int32),
+        ("type", Type),
+        ("dims", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("offset", ctypes.c_uint64),
+    ]
 
 
 class Versioned(ctypes.Structure):
-    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("owner", ctypes.c_void_p),
-                ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p)), ("flags", ctypes.c_uint64), ("tensor", Tensor)]
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("owner", ctypes.c_void_p),
+        ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
+        ("flags", ctypes.c_uint64),
+        ("tensor", Tensor),
+    ]
 
 
 FAIL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p)
-ALLOCATE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(Tensor), ctypes.POINTER(ctypes.POINTER(Versioned)), ctypes.c_void_p, FAIL)
+ALLOCATE = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.POINTER(Tensor), ctypes.POINTER(ctypes.POINTER(Versioned)), ctypes.c_void_p, FAIL
+)
 TAKE = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.POINTER(Versioned), ctypes.POINTER(ctypes.c_void_p))
 LEND = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(Tensor))
 STREAM = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
 
 
 class Exchange(ctypes.Structure):
-    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("older", ctypes.c_void_p), ("allocate", ALLOCATE),
-                ("lend_owned", ctypes.c_void_p), ("take", TAKE), ("lend", LEND), ("stream", STREAM)]
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("older", ctypes.c_void_p),
+        ("allocate", ALLOCATE),
+        ("lend_owned", ctypes.c_void_p),
+        ("take", TAKE),
+        ("lend", LEND),
+        ("stream", STREAM),
+    ]
 
 
 _KINDS = {"f": 2, "i": 0, "u": 1, "b": 6, "c": 5}
@@ -47,7 +70,10 @@ _alive = {}  # what was allocated, by the address of its Versioned
 
 def _fill(tensor, array):
     """What keeps the dims, too."""
-    dims, strides = ((ctypes.c_int64 * max(array.ndim, 1))(*values) for values in (array.shape, [s // array.itemsize for s in array.strides]))
+    dims, strides = (
+        (ctypes.c_int64 * max(array.ndim, 1))(*values)
+        for values in (array.shape, [s // array.itemsize for s in array.strides])
+    )
     tensor.data = array.ctypes.data
     tensor.device = Device(1, 0)
     tensor.rank = array.ndim

@@ -13,4 +13,8 @@ except ImportError as error:
 
 folder = os.path.dirname(os.path.abspath(__file__))
 files, options = [[word for word in sys.argv[1:] if word.endswith(".py") == is_file] for is_file in (True, False)]
-sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-rs", *options, *([os.path.join(folder, name) for name in files] or [folder])]))
+sys.exit(
+    pytest.main(
+        ["-q", "-p", "no:cacheprovider", "-rs", *options, *([os.path.join(folder, name) for name in files] or [folder])]
+    )
+)

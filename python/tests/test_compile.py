@@ -54,8 +54,15 @@ def test_options(layers, draw):
     open_plan = hypatia.compile(layers.model)
     assert open_plan.inputs[0].shape == ("batch", 8) and open_plan.device == "cpu" and open_plan.precision == "fp32"
     report = open_plan.compilation
-    assert report.plan_steps == 1 and report.nodes_before == 3 and "fused-mlp" in report.steps and "strict" in report.verified
-    assert any(rule.name == "gemm-linear" or rule.used for rule in report.rules) and "3 nodes that run -> 1" in str(report)
+    assert (
+        report.plan_steps == 1
+        and report.nodes_before == 3
+        and "fused-mlp" in report.steps
+        and "strict" in report.verified
+    )
+    assert any(rule.name == "gemm-linear" or rule.used for rule in report.rules) and "3 nodes that run -> 1" in str(
+        report
+    )
     as_it_is = hypatia.compile(layers.model, rewrite=False)
     assert as_it_is.compilation.plan_steps > 1 and not as_it_is.compilation.rules
     x = draw.standard_normal((2, 8)).astype(np.float32)
@@ -72,20 +79,38 @@ def test_options(layers, draw):
     close(for_gpu(x), layers(x))
 
 
-@pytest.mark.parametrize("options, message", [
-    (dict(precision="fp7"), "fp7"), (dict(target="abacus"), "abacus"), (dict(dims={"bach": 2}), "batch"), (dict(verify="maybe"), "maybe"),
-    (dict(disable_rules=["no-such-rule"]), "no-such-rule"), (dict(shapes={"z": [1]}), "z"), (dict(precision="fp8"), "samples"),
-    (dict(profile="nowhere.profile"), "nowhere.profile"), (dict(explain="nothing"), "nothing"), (dict(memory_budget=1), "bytes"),
-    (dict(bind={"x": np.zeros((2, 9), np.float32)}), "x"),
-])
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (dict(precision="fp7"), "fp7"),
+        (dict(target="abacus"), "abacus"),
+        (dict(dims={"bach": 2}), "batch"),
+        (dict(verify="maybe"), "maybe"),
+        (dict(disable_rules=["no-such-rule"]), "no-such-rule"),
+        (dict(shapes={"z": [1]}), "z"),
+        (dict(precision="fp8"), "samples"),
+        (dict(profile="nowhere.profile"), "nowhere.profile"),
+        (dict(explain="nothing"), "nothing"),
+        (dict(memory_budget=1), "bytes"),
+        (dict(bind={"x": np.zeros((2, 9), np.float32)}), "x"),
+    ],
+)
 def test_options_that_are_wrong(layers, options, message):
     with pytest.raises(hypatia.Error, match=message):
         hypatia.compile(layers.model, **options)
 
 
 def test_types_of_options_that_are_wrong(layers):
-    for options in (dict(dims={"batch": "two"}), dict(dims={3: 3}), dict(max_nodes=-1), dict(max_seconds="long"), dict(bind={"x": "text"}),
-                    dict(shapes={"x": [1] * 9}), dict(only_rules=[3]), dict(threads="all")):
+    for options in (
+        dict(dims={"batch": "two"}),
+        dict(dims={3: 3}),
+        dict(max_nodes=-1),
+        dict(max_seconds="long"),
+        dict(bind={"x": "text"}),
+        dict(shapes={"x": [1] * 9}),
+        dict(only_rules=[3]),
+        dict(threads="all"),
+    ):
         with pytest.raises((TypeError, ValueError, OverflowError)):
             hypatia.compile(layers.model, **options)
     with pytest.raises(TypeError):
@@ -94,7 +119,7 @@ def test_types_of_options_that_are_wrong(layers):
         hypatia.compile(layers.model, device="abacus")
 
 
-DROP = "(rule drop-relu :class A :doc \"no relu\" (relu ?x) => ?x)"
+DROP = '(rule drop-relu :class A :doc "no relu" (relu ?x) => ?x)'
 
 
 def test_rules_in_text(layers, tmp_path, draw):
@@ -138,7 +163,9 @@ def test_interrupt(layers):
 
 def test_compile_in_threads(layers):
     plans = []
-    threads = [threading.Thread(target=lambda: plans.append(hypatia.compile(layers.model).to_bytes())) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: plans.append(hypatia.compile(layers.model).to_bytes())) for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -155,10 +182,16 @@ def test_warnings_of_the_model(layers):
 
 
 def test_unsupported():
-    strange = helper.make_model(helper.make_graph([helper.make_node("Strange", ["x"], ["y"], domain="odd")], "g",
-                                                  [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])],
-                                                  [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])]),
-                                opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("odd", 1)], ir_version=9)
+    strange = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Strange", ["x"], ["y"], domain="odd")],
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])],
+        ),
+        opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("odd", 1)],
+        ir_version=9,
+    )
     with pytest.raises(hypatia.UnsupportedError, match="Strange") as caught:
         hypatia.compile(strange)
     assert isinstance(caught.value, NotImplementedError) and caught.value.status == 5
@@ -173,9 +206,13 @@ def test_save_and_load(layers, layers_plan, tmp_path, draw):
     layers_plan.save(path)
     data = path.read_bytes()
     assert data == layers_plan.to_bytes()
-    for plan in (hypatia.Plan.load(path), hypatia.Plan.load(str(path), device="cpu", threads=1, check=False),
-                 hypatia.Plan.from_bytes(data), hypatia.Plan.load(path, device="reference"),
-                 pickle.loads(pickle.dumps(hypatia.Plan.load(path, device="reference")))):
+    for plan in (
+        hypatia.Plan.load(path),
+        hypatia.Plan.load(str(path), device="cpu", threads=1, check=False),
+        hypatia.Plan.from_bytes(data),
+        hypatia.Plan.load(path, device="reference"),
+        pickle.loads(pickle.dumps(hypatia.Plan.load(path, device="reference"))),
+    ):
         close(plan(x), layers(x))
         assert plan.compilation is None and plan.to_bytes() == data
     assert plan.device == "reference"
@@ -191,7 +228,13 @@ def test_plans_that_are_none(layers_plan, tmp_path):
     data = layers_plan.to_bytes()
     with pytest.raises(hypatia.FileError):
         hypatia.Plan.load(tmp_path / "nowhere")
-    for broken in (b"", b"x" * 1000, data[:-1], data[:100] + bytes([data[100] ^ 1]) + data[101:], data[:-50] + b"x" + data[-49:]):
+    for broken in (
+        b"",
+        b"x" * 1000,
+        data[:-1],
+        data[:100] + bytes([data[100] ^ 1]) + data[101:],
+        data[:-50] + b"x" + data[-49:],
+    ):
         with pytest.raises(hypatia.Error):
             hypatia.Plan.from_bytes(broken)
     with pytest.raises(TypeError):
@@ -215,12 +258,17 @@ def test_inspect(layers_plan):
         layers_plan.inspect({"bach": 7})
 
 
-# ---- checks --------------------------------------------------------------------------------------------------------------
+# ---- checks --------------------------------------------------------------------------------------------------------
 
 
 def test_verify(layers, layers_plan, draw):
     done = layers_plan.verify()
-    assert done and done.passed and all(one.elements and not one.outside for one in done.comparisons) and "PASSED" in str(done)
+    assert (
+        done
+        and done.passed
+        and all(one.elements and not one.outside for one in done.comparisons)
+        and "PASSED" in str(done)
+    )
     assert layers_plan.verify(layers.model, dims={"batch": 3}).comparisons[0].elements == 12
     x = draw.standard_normal((2, 8)).astype(np.float32)
     assert layers_plan.verify(layers.model.SerializeToString(), {"x": x})
@@ -247,7 +295,9 @@ def test_random_inputs(layers_plan):
 
 def test_bench_and_tune(layers, layers_plan, tmp_path):
     times = layers_plan.bench(dims={"batch": 2}, seconds=0.01)
-    assert len(times.samples) >= 10 and 0 < times.least <= times.median <= times.percentile(99) and "median" in str(times)
+    assert (
+        len(times.samples) >= 10 and 0 < times.least <= times.median <= times.percentile(99) and "median" in str(times)
+    )
     assert layers_plan.bench(np.zeros((1, 8), np.float32), seconds=0.01).least > 0
     plan = hypatia.compile(layers.model)
     plan(np.zeros((1, 8), np.float32))
@@ -286,10 +336,15 @@ def test_report(layers, layers_plan, tmp_path):
 
 def test_commands(layers_plan, tmp_path):
     layers_plan.save(tmp_path / "plan.bin")
-    for name, args, said in (("hypatia", ["verify", "plan.bin"], "PASSED"), ("hypatiac", ["--version"], hypatia.__version__),
-                             ("hypatia_egraph", ["--version"], hypatia.__version__)):
+    for name, args, said in (
+        ("hypatia", ["verify", "plan.bin"], "PASSED"),
+        ("hypatiac", ["--version"], hypatia.__version__),
+        ("hypatia_egraph", ["--version"], hypatia.__version__),
+    ):
         code = f"from hypatia import _tools; _tools.{name}()"
-        done = subprocess.run([sys.executable, "-c", code, *args], cwd=tmp_path, capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", code, *args], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
         assert said in done.stdout
 
 

@@ -1,4 +1,5 @@
-"""Plans on a GPU: real, or the emulated one of tests/runtime/cuda. Order is what matters here: which stream a run is on, who waits."""
+"""Plans on a GPU: real, or the emulated one of tests/runtime/cuda. Order is what matters here: which stream a run is
+on, who waits."""
 
 import ctypes
 import os
@@ -106,7 +107,8 @@ def test_stream_of_the_caller(layers, plan, driver, draw):
 
 
 def test_stream_of_a_library(layers, plan, driver, draw, monkeypatch):
-    """Of a library that says what stream it works on, as PyTorch and CuPy do: the run is queued there, outputs are made by it."""
+    """Of a library that says what stream it works on, as PyTorch and CuPy do: the run is queued there, outputs are
+    made by it."""
     import sys
 
     from hypatia import _frameworks
@@ -135,10 +137,13 @@ def test_stream_of_a_library(layers, plan, driver, draw, monkeypatch):
     close(y.tensor.numpy(), layers(data))
 
 
-@pytest.mark.skipif(os.environ.get("HYPATIA_EMULATOR") != "lazy", reason="only an emulated device can be told to be late")
+@pytest.mark.skipif(
+    os.environ.get("HYPATIA_EMULATOR") != "lazy", reason="only an emulated device can be told to be late"
+)
 def test_who_waits(layers, plan, driver, draw):
-    """On a device that does its work when it is waited for: a run on a stream of the caller's is only queued when the call returns,
-    one on the plan's own has ended. Memory of the emulated device is the host's, so that it can be looked at."""
+    """On a device that does its work when it is waited for: a run on a stream of the caller's is only queued when the
+    call returns, one on the plan's own has ended. Memory of the emulated device is the host's, so that it can be
+    looked at."""
     data = batch(draw)
     x, stream = plan.to_device(data), driver.stream()
     close(peek(plan(x)), layers(data))
@@ -153,7 +158,11 @@ def peek(tensor):
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     address = ctypes.c_void_p.from_address(pointer(capsule, b"dltensor")).value
-    return np.ctypeslib.as_array((ctypes.c_float * int(np.prod(tensor.shape))).from_address(address)).reshape(tensor.shape).copy()
+    return (
+        np.ctypeslib.as_array((ctypes.c_float * int(np.prod(tensor.shape))).from_address(address))
+        .reshape(tensor.shape)
+        .copy()
+    )
 
 
 def test_memory_outlives_the_plan(layers, driver, draw):

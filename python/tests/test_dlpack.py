@@ -1,4 +1,5 @@
-"""Arrays of other libraries than NumPy, by DLPack: of none in particular, of one with C functions, of PyTorch where it is installed."""
+"""Arrays of other libraries than NumPy, by DLPack: of none in particular, of one with C functions, of PyTorch where
+it is installed."""
 
 import gc
 
@@ -60,8 +61,13 @@ def test_unknown_library(layers, layers_plan, draw, kind):
 
 
 def test_tensor_is_an_input_again(layers, draw):
-    plan = hypatia.compile(model([helper.make_node("Relu", ["x"], ["y"])], [("x", TensorProto.FLOAT, ["n"])],
-                                 [("y", TensorProto.FLOAT, ["n"])]))
+    plan = hypatia.compile(
+        model(
+            [helper.make_node("Relu", ["x"], ["y"])],
+            [("x", TensorProto.FLOAT, ["n"])],
+            [("y", TensorProto.FLOAT, ["n"])],
+        )
+    )
     x = plan.to_device(np.array([-1, 2, -3], np.float32))
     assert plan(plan(x)).numpy().tolist() == [0, 2, 0]
     with pytest.raises(TypeError):
@@ -134,8 +140,13 @@ def test_other_devices(layers_plan):
 
 
 def test_mixed(layers):
-    plan = hypatia.compile(model([helper.make_node("Add", ["a", "b"], ["y"])],
-                                 [(n, TensorProto.FLOAT, ["n"]) for n in "ab"], [("y", TensorProto.FLOAT, ["n"])]))
+    plan = hypatia.compile(
+        model(
+            [helper.make_node("Add", ["a", "b"], ["y"])],
+            [(n, TensorProto.FLOAT, ["n"]) for n in "ab"],
+            [("y", TensorProto.FLOAT, ["n"])],
+        )
+    )
     a = np.ones(3, np.float32)
     assert type(plan(a, a)) is np.ndarray and type(plan(a, Foreign(a))) is hypatia.Tensor
     assert plan([1, 2, 3], Foreign(a)).numpy().tolist() == [2, 3, 4]
@@ -165,7 +176,7 @@ def test_exchange(layers, layers_plan, draw):
         Exchanged.fail = False
 
 
-# ---- PyTorch --------------------------------------------------------------------------------------------------------------
+# ---- PyTorch -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
@@ -185,18 +196,31 @@ def test_torch(torch, layers, layers_plan, draw):
     assert torch.from_dlpack(layers_plan(Foreign(x.numpy()))).shape == (5, 4)
 
 
-@pytest.mark.parametrize("name", ["float32", "float64", "float16", "bfloat16", "bool", "int8", "int16", "int32", "int64", "uint8"])
+@pytest.mark.parametrize(
+    "name", ["float32", "float64", "float16", "bfloat16", "bool", "int8", "int16", "int32", "int64", "uint8"]
+)
 def test_torch_types(torch, name):
     kind = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}.get(name) or getattr(TensorProto, name.upper())
-    plan = hypatia.compile(model([helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0])], [("x", kind, ["a", "b"])],
-                                 [("y", kind, ["b", "a"])]))
+    plan = hypatia.compile(
+        model(
+            [helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0])],
+            [("x", kind, ["a", "b"])],
+            [("y", kind, ["b", "a"])],
+        )
+    )
     x = (torch.arange(12).reshape(3, 4) % 2).to(getattr(torch, name))
     y = plan(x)
     assert y.dtype == x.dtype and torch.equal(y, x.t())
 
 
 def test_torch_output_as_large_as_the_data_say(torch):
-    plan = hypatia.compile(model([helper.make_node("NonZero", ["x"], ["y"])], [("x", TensorProto.FLOAT, ["n", 3])],
-                                 [("y", TensorProto.INT64, [2, "count"])]), verify="off")
+    plan = hypatia.compile(
+        model(
+            [helper.make_node("NonZero", ["x"], ["y"])],
+            [("x", TensorProto.FLOAT, ["n", 3])],
+            [("y", TensorProto.INT64, [2, "count"])],
+        ),
+        verify="off",
+    )
     x = torch.tensor([[1.0, 0, 0], [0, 2, 3]])
     assert torch.equal(plan(x), torch.nonzero(x).t())

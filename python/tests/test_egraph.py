@@ -1,5 +1,5 @@
-"""E-graphs: the examples of differentiation and of the lambda calculus, whose analyses, conditions and functions are Python's, and what
-a program may do wrong."""
+"""E-graphs: the examples of differentiation and of the lambda calculus, whose analyses, conditions and functions are
+Python's, and what a program may do wrong."""
 
 import gc
 import json
@@ -13,6 +13,7 @@ import pytest
 from conftest import ROOT
 
 import hypatia
+
 sys.path.append(os.path.join(ROOT, "examples/python"))
 import egraph_lambda  # noqa: E402
 import egraph_math  # noqa: E402
@@ -160,19 +161,35 @@ def test_callbacks_that_fail():
     eg.function("text", lambda eg, c: "text", 1)
     eg.function("never", lambda eg, c: None, 1)
     eg.add("(f a)")
-    for text, wrong in (("(rule r (f ?x) => ?x :if (fails ?x))", ZeroDivisionError), ("(rule r (f ?x) => (nowhere ?x))", IndexError),
-                        ("(rule r (f ?x) => (text ?x))", TypeError)):
+    for text, wrong in (
+        ("(rule r (f ?x) => ?x :if (fails ?x))", ZeroDivisionError),
+        ("(rule r (f ?x) => (nowhere ?x))", IndexError),
+        ("(rule r (f ?x) => (text ?x))", TypeError),
+    ):
         with pytest.raises(wrong):
             eg.run(eg.rules(text))
     assert eg.run(eg.rules("(rule r (f ?x) => (never ?x))")).rules[0].applications == 0
     eg.check()
 
 
-@pytest.mark.parametrize("deed", [
-    lambda eg: eg.rebuild(), lambda eg: eg.push(), lambda eg: eg.pop(), lambda eg: eg.add("b"), lambda eg: eg.rules("(rule a a => b)"),
-    lambda eg: eg.union(0, 0), lambda eg: eg.extract(0), lambda eg: eg.run(eg.rules("(rule a a => b)")), lambda eg: eg.match("?x"),
-    lambda eg: eg.explain("a", "a"), lambda eg: eg.condition("n", print), lambda eg: eg.to_json(), lambda eg: eg.check(),
-])
+@pytest.mark.parametrize(
+    "deed",
+    [
+        lambda eg: eg.rebuild(),
+        lambda eg: eg.push(),
+        lambda eg: eg.pop(),
+        lambda eg: eg.add("b"),
+        lambda eg: eg.rules("(rule a a => b)"),
+        lambda eg: eg.union(0, 0),
+        lambda eg: eg.extract(0),
+        lambda eg: eg.run(eg.rules("(rule a a => b)")),
+        lambda eg: eg.match("?x"),
+        lambda eg: eg.explain("a", "a"),
+        lambda eg: eg.condition("n", print),
+        lambda eg: eg.to_json(),
+        lambda eg: eg.check(),
+    ],
+)
 def test_what_a_callback_may_not_do(deed):
     eg = EGraph()
     eg.add("(f a)")
@@ -241,6 +258,7 @@ def test_cancel():
     assert eg.run(rules).stop == "cancelled"
     assert eg.run(rules, max_nodes=100).stop == "node limit"
     with pytest.raises(KeyboardInterrupt):
+
         def interrupt(iteration):
             raise KeyboardInterrupt
 

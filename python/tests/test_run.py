@@ -14,7 +14,13 @@ import hypatia
 def test_call(layers, layers_plan, draw):
     for rows in (1, 3, 64):
         x = draw.standard_normal((rows, 8)).astype(np.float32)
-        for y in (layers_plan(x), layers_plan(x=x), layers_plan({"x": x}), layers_plan.run([x])["y"], layers_plan.run({"x": x})["y"]):
+        for y in (
+            layers_plan(x),
+            layers_plan(x=x),
+            layers_plan({"x": x}),
+            layers_plan.run([x])["y"],
+            layers_plan.run({"x": x})["y"],
+        ):
             assert type(y) is np.ndarray and y.dtype == np.float32 and y.shape == (rows, 4)
             close(y, layers(x))
 
@@ -27,10 +33,17 @@ def test_results_are_their_own(layers_plan, draw):
     assert np.array_equal(first, kept)
 
 
-@pytest.mark.parametrize("make", [
-    lambda x: np.asfortranarray(x), lambda x: np.repeat(x, 2, axis=0)[::2], lambda x: x.astype(">f4"), lambda x: x[::-1][::-1],
-    lambda x: np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(np.float32).reshape(x.shape), lambda x: x.tolist(),
-])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: np.asfortranarray(x),
+        lambda x: np.repeat(x, 2, axis=0)[::2],
+        lambda x: x.astype(">f4"),
+        lambda x: x[::-1][::-1],
+        lambda x: np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(np.float32).reshape(x.shape),
+        lambda x: x.tolist(),
+    ],
+)
 def test_arrays_of_any_layout(layers, layers_plan, draw, make):
     x = draw.standard_normal((6, 8)).astype(np.float32)
     close(layers_plan(make(x)), layers(x))
@@ -65,7 +78,21 @@ def test_refusals(layers_plan):
     assert layers_plan(x).shape == (2, 4)
 
 
-TYPES = ["float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool", "bfloat16"]
+TYPES = [
+    "float32",
+    "float64",
+    "float16",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bool",
+    "bfloat16",
+]
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -73,8 +100,13 @@ def test_types(name):
     ml_dtypes = pytest.importorskip("ml_dtypes") if name == "bfloat16" else None
     dtype = np.dtype(ml_dtypes.bfloat16 if ml_dtypes else name)
     kind = TensorProto.BFLOAT16 if ml_dtypes else helper.np_dtype_to_tensor_dtype(dtype)
-    plan = hypatia.compile(model([helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0])], [("x", kind, ["a", "b"])],
-                                 [("y", kind, ["b", "a"])]))
+    plan = hypatia.compile(
+        model(
+            [helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0])],
+            [("x", kind, ["a", "b"])],
+            [("y", kind, ["b", "a"])],
+        )
+    )
     x = (np.arange(12).reshape(3, 4) % 2 if name == "bool" else np.arange(12).reshape(3, 4)).astype(dtype)
     y = plan(x)
     assert y.dtype == dtype and np.array_equal(y, x.T)
@@ -83,22 +115,34 @@ def test_types(name):
 
 
 def test_several_outputs_and_scalars():
-    plan = hypatia.compile(model(
-        [helper.make_node("Add", ["a", "b"], ["sum"]), helper.make_node("Mul", ["a", "b"], ["product"])],
-        [("a", TensorProto.FLOAT, ["n"]), ("b", TensorProto.FLOAT, [])],
-        [("sum", TensorProto.FLOAT, ["n"]), ("product", TensorProto.FLOAT, ["n"])]))
+    plan = hypatia.compile(
+        model(
+            [helper.make_node("Add", ["a", "b"], ["sum"]), helper.make_node("Mul", ["a", "b"], ["product"])],
+            [("a", TensorProto.FLOAT, ["n"]), ("b", TensorProto.FLOAT, [])],
+            [("sum", TensorProto.FLOAT, ["n"]), ("product", TensorProto.FLOAT, ["n"])],
+        )
+    )
     a = np.arange(4, dtype=np.float32)
     total, product = plan(a, 3)
     assert total.tolist() == [3, 4, 5, 6] and product.tolist() == [0, 3, 6, 9]
-    assert {name: y.tolist() for name, y in plan.run({"a": a, "b": 2.0}).items()} == {"sum": [2, 3, 4, 5], "product": [0, 2, 4, 6]}
+    assert {name: y.tolist() for name, y in plan.run({"a": a, "b": 2.0}).items()} == {
+        "sum": [2, 3, 4, 5],
+        "product": [0, 2, 4, 6],
+    }
     assert plan(a, np.float32(1))[0].tolist() == [1, 2, 3, 4]
     total, product = plan(np.empty(0, np.float32), 3)
     assert total.shape == (0,) and product.shape == (0,)
 
 
 def test_output_as_large_as_the_data_say():
-    plan = hypatia.compile(model([helper.make_node("NonZero", ["x"], ["y"])], [("x", TensorProto.FLOAT, ["n", 3])],
-                                 [("y", TensorProto.INT64, [2, "count"])]), verify="off")
+    plan = hypatia.compile(
+        model(
+            [helper.make_node("NonZero", ["x"], ["y"])],
+            [("x", TensorProto.FLOAT, ["n", 3])],
+            [("y", TensorProto.INT64, [2, "count"])],
+        ),
+        verify="off",
+    )
     x = np.array([[1, 0, 0], [0, 2, 3]], np.float32)
     for _ in range(2):
         y = plan(x)
@@ -128,11 +172,20 @@ def test_threads(layers, layers_plan, draw):
 
 
 def test_lock_is_released(draw):
-    """While one thread is within a run, another one gets on: in the middle half of it, where none of its own work is left."""
+    """While one thread is within a run, another one gets on: in the middle half of it, where none of its own work is
+    left."""
     n = 512
     weights = draw.standard_normal((n, n)).astype(np.float32)
-    plan = hypatia.compile(model([helper.make_node("MatMul", ["x", "w"], ["y"])], [("x", TensorProto.FLOAT, ["b", n])],
-                                 [("y", TensorProto.FLOAT, ["b", n])], {"w": weights}), verify="off", threads=1)
+    plan = hypatia.compile(
+        model(
+            [helper.make_node("MatMul", ["x", "w"], ["y"])],
+            [("x", TensorProto.FLOAT, ["b", n])],
+            [("y", TensorProto.FLOAT, ["b", n])],
+            {"w": weights},
+        ),
+        verify="off",
+        threads=1,
+    )
     x = draw.standard_normal((2048, n)).astype(np.float32)
     for _ in range(100):
         done, times, seen = threading.Event(), [], []

@@ -220,7 +220,7 @@ class Page:
 
     def check_other_test(self, block):
         known = False
-        for path in glob.glob(os.path.join(hyp.ROOT, "[et]*/**/CMakeLists.txt"), recursive=True):
+        for path in glob.glob(os.path.join(hyp.ROOT, "[ept]*/**/CMakeLists.txt"), recursive=True):
             with open(path, encoding="utf-8") as file:
                 known = known or re.search(r"(?:NAME |hyp_test\(|hyp_python_test\()%s\b" % re.escape(block.about), file.read())
         self.count("seen to by other tests")
