@@ -19,7 +19,7 @@ static PyObject *kinds;      /* type: capsule of array_kind, or None */
 static PyObject *find_kind;  /* hypatia._frameworks.of_type */
 static PyObject *make_empty; /* numpy.empty */
 
-/* ---- types of elements ------------------------------------------------------------------------------------ */
+/* ---- types of elements ----------------------------------------------------------------------------------- */
 
 typedef struct element {
     hyp_dtype dtype;
@@ -80,7 +80,7 @@ static PyObject *numpy_dtype(hyp_dtype dtype)
     return elements[i].numpy;
 }
 
-/* ---- kinds ------------------------------------------------------------------------------------------------- */
+/* ---- kinds ----------------------------------------------------------------------------------------------- */
 
 /* The exchange of a type whose layout is known; NULL, and no exception, where there is none. */
 static const dlpack_exchange *exchange_of(PyObject *type)
@@ -126,7 +126,7 @@ int arrays_kind(PyObject *object, const array_kind **out)
     return 0;
 }
 
-/* ---- views --------------------------------------------------------------------------------------------------- */
+/* ---- views ----------------------------------------------------------------------------------------------- */
 
 static int refuse(const char *what, const char *why)
 {
@@ -243,7 +243,7 @@ static PyObject *call_dlpack(PyObject *object, PyObject *stream)
 
 static int view_dlpack(PyObject *object, const array_kind *kind, PyObject *stream, const char *what, array_view *out)
 {
-    if (kind->exchange) {
+    if (kind->exchange && !stream) {
         dlpack_tensor t;
         if (kind->exchange->lend(object, &t) != 0) return -1;
         int done = read_dlpack(&t, what, out);
@@ -273,6 +273,25 @@ int arrays_view(PyObject *object, const array_kind *kind, PyObject *stream, cons
     Py_DECREF(dense); /* kept by the view */
     if (done == 0) refuse(what, "the array is not dense, and a copy of it is not, either");
     return done == 1 ? 0 : -1;
+}
+
+int arrays_place(PyObject *object, const array_kind *kind, bool *out_cuda, int32_t *out_index)
+{
+    dlpack_device device = {DLPACK_CPU, 0};
+    dlpack_tensor t;
+    int failed = 0;
+    if (kind->exchange) {
+        failed = kind->exchange->lend(object, &t) != 0;
+        if (!failed) device = t.device;
+    } else if (!kind->numpy) {
+        PyObject *place = PyObject_CallMethod(object, "__dlpack_device__", NULL);
+        failed = !place || !PyTuple_Check(place) || !PyArg_ParseTuple(place, "ii", &device.type, &device.index);
+        Py_XDECREF(place);
+        if (failed && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "__dlpack_device__ gave no tuple");
+    }
+    *out_cuda = device.type == DLPACK_CUDA || device.type == DLPACK_CUDA_MANAGED;
+    *out_index = device.index;
+    return failed ? -1 : 0;
 }
 
 void arrays_drop(array_view *view) { Py_CLEAR(view->keep); }
@@ -310,7 +329,7 @@ PyObject *arrays_dims(const hyp_tensor *tensor)
     return dims;
 }
 
-/* ---- new ones ------------------------------------------------------------------------------------------------ */
+/* ---- new ones -------------------------------------------------------------------------------------------- */
 
 typedef struct failure {
     char message[256];
@@ -365,10 +384,10 @@ PyObject *arrays_numpy(const hyp_tensor *like, array_view *view)
     return array;
 }
 
-int arrays_empty(PyObject *like, const array_kind *kind, const hyp_tensor *tensor, dlpack_device device, PyObject **out,
-                 array_view *view)
+int arrays_empty(PyObject *like, const array_kind *kind, const hyp_tensor *tensor, dlpack_device device,
+                 PyObject *stream, PyObject **out, array_view *view)
 {
-    if (kind->exchange) return exchange_empty(kind->exchange, tensor, device, out, view);
+    if (kind->exchange && !stream) return exchange_empty(kind->exchange, tensor, device, out, view);
     if (kind->numpy) return (*out = arrays_numpy(tensor, view)) ? 0 : -1;
     PyObject *dims = arrays_dims(tensor);
     if (!dims) return -1;
@@ -380,10 +399,10 @@ int arrays_empty(PyObject *like, const array_kind *kind, const hyp_tensor *tenso
         *out = NULL;
         return 0;
     }
-    /* Memory that nobody uses yet: its stream waits for nothing. */
-    PyObject *stream = device.type == DLPACK_CUDA ? PyLong_FromLong(-1) : NULL;
-    int failed = arrays_view(array, kind, stream, "output", view);
-    Py_XDECREF(stream);
+    /* On the library's own stream nobody has to wait for what its memory was used for before. */
+    PyObject *nobody = stream || device.type != DLPACK_CUDA ? NULL : PyLong_FromLong(-1);
+    int failed = arrays_view(array, kind, stream ? stream : nobody, "output", view);
+    Py_XDECREF(nobody);
     if (failed) {
         Py_DECREF(array);
         return -1;

@@ -95,9 +95,11 @@ static PyObject *blob_describe(PyObject *self, PyObject *args)
     native_buffer buffer = {0};
     hyp_diag diag = {0};
     hyp_status status;
-    Py_BEGIN_ALLOW_THREADS status =
-        hyp_plan_describe_memory(blob->data, blob->size, name, json, sizes, count, native_buffer_write, &buffer, &diag);
-    Py_END_ALLOW_THREADS PyMem_Free(sizes);
+    Py_BEGIN_ALLOW_THREADS
+        status = hyp_plan_describe_memory(blob->data, blob->size, name, json, sizes, count, native_buffer_write,
+                                          &buffer, &diag);
+    Py_END_ALLOW_THREADS
+    PyMem_Free(sizes);
     PyObject *text = native_buffer_text(&buffer);
     if (status == HYP_OK) return text;
     Py_XDECREF(text);

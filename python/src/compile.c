@@ -6,7 +6,7 @@
 #include "engine.h"
 #include "hypatia/onnx.h"
 
-/* ---- options -------------------------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------------------- */
 
 typedef enum option_kind { TEXT, TEXTS, SIZES, TENSORS, SHAPES, SAMPLES, FLAG, INT32, SIZE, INT64, REAL } option_kind;
 typedef struct option {
@@ -249,7 +249,7 @@ static int read_options(compilation *c, PyObject *dict)
     return 0;
 }
 
-/* ---- what the compiler tells meanwhile -------------------------------------------------------------------------- */
+/* ---- what the compiler tells meanwhile ------------------------------------------------------------------- */
 
 static void fail_later(compilation *c)
 {
@@ -288,7 +288,7 @@ static void on_progress(const hyp_compile_progress *p, void *user)
     PyGILState_Release(state);
 }
 
-/* ---- the report -------------------------------------------------------------------------------------------------- */
+/* ---- the report ------------------------------------------------------------------------------------------ */
 
 typedef struct result_field {
     const char *name;
@@ -372,8 +372,7 @@ static PyObject *tell(const hyp_compile_report *report)
     return dict;
 }
 
-/* ---- the calls ----------------------------------------------------------------------------------------------------
- */
+/* ---- the calls ------------------------------------------------------------------------------------------- */
 
 static void end(compilation *c)
 {
@@ -439,20 +438,16 @@ static PyObject *compile(PyObject *module, PyObject *args)
         hyp_status status;
         const char *text = in_memory ? PyBytes_AsString(model) : PyBytes_AsString(path);
         size_t bytes = in_memory ? (size_t)PyBytes_Size(model) : 0;
-        Py_BEGIN_ALLOW_THREADS status = in_memory
-                                            ? hyp_compile_memory(text, bytes, &c.options, &plan, &size, &report, &diag)
-                                            : hyp_compile_to_memory(text, &c.options, &plan, &size, &report, &diag);
-        Py_END_ALLOW_THREADS if (c.type)
-        {
+        Py_BEGIN_ALLOW_THREADS
+            status = in_memory ? hyp_compile_memory(text, bytes, &c.options, &plan, &size, &report, &diag)
+                               : hyp_compile_to_memory(text, &c.options, &plan, &size, &report, &diag);
+        Py_END_ALLOW_THREADS
+        if (c.type) {
             PyErr_Restore(c.type, c.value, c.trace);
             c.type = c.value = c.trace = NULL;
-        }
-        else if (status != HYP_OK)
-        {
+        } else if (status != HYP_OK) {
             native_raise(status, diag.message);
-        }
-        else
-        {
+        } else {
             done = give(&c, plan, size, report);
         }
         free(plan);
@@ -499,8 +494,10 @@ static PyObject *describe(PyObject *module, PyObject *args)
     hyp_diag diag = {0};
     hyp_status status;
     const char *file = PyBytes_AsString(path);
-    Py_BEGIN_ALLOW_THREADS status = hyp_plan_describe(file, json, sizes, count, native_buffer_write, &buffer, &diag);
-    Py_END_ALLOW_THREADS PyMem_Free(sizes);
+    Py_BEGIN_ALLOW_THREADS
+        status = hyp_plan_describe(file, json, sizes, count, native_buffer_write, &buffer, &diag);
+    Py_END_ALLOW_THREADS
+    PyMem_Free(sizes);
     Py_DECREF(path);
     PyObject *text = native_buffer_text(&buffer);
     if (status == HYP_OK) return text;

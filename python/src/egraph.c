@@ -6,7 +6,7 @@
 
 PyTypeObject *egraph_type;
 
-/* ---- who may use it ---------------------------------------------------------------------------------------------- */
+/* ---- who may use it -------------------------------------------------------------------------------------- */
 
 int egraph_enter(egraph_object *self, egraph_right right)
 {
@@ -28,6 +28,18 @@ int egraph_enter(egraph_object *self, egraph_right right)
         self->right = MAY_ALL;
     }
     self->depth++;
+    return 0;
+}
+
+int egraph_enter_with(egraph_object *self, egraph_right right, const hyp_class_id *ids, size_t count)
+{
+    if (egraph_enter(self, right) < 0) return -1;
+    for (size_t i = 0; i < count; i++) {
+        if (ids[i] < hyp_egraph_class_bound(self->egraph)) continue;
+        egraph_leave(self);
+        PyErr_Format(PyExc_IndexError, "there is no class %u", (unsigned)ids[i]);
+        return -1;
+    }
     return 0;
 }
 
@@ -87,8 +99,7 @@ hyp_status egraph_visit_failed(egraph_object *self, hyp_diag *diag)
     return refused ? HYP_ERR_MALFORMED : HYP_ERR_CANCELLED;
 }
 
-/* ---- ids -----------------------------------------------------------------------------------------------------------
- */
+/* ---- ids ------------------------------------------------------------------------------------------------- */
 
 int egraph_read_id(PyObject *object, void *out)
 {
@@ -100,14 +111,6 @@ int egraph_read_id(PyObject *object, void *out)
     }
     *(uint32_t *)out = (uint32_t)id;
     return 1;
-}
-
-/* An id of a class that there is. -1 with an exception set. */
-static int known(const egraph_object *self, hyp_class_id c)
-{
-    if (c < hyp_egraph_class_bound(self->egraph)) return 0;
-    PyErr_Format(PyExc_IndexError, "there is no class %u", (unsigned)c);
-    return -1;
 }
 
 PyObject *egraph_ids(const hyp_class_id *ids, size_t count)
@@ -142,19 +145,7 @@ int egraph_read_ids(PyObject *sequence, hyp_class_id **out, size_t *out_count)
     return 0;
 }
 
-static int read_known_ids(const egraph_object *self, PyObject *sequence, hyp_class_id **out, size_t *out_count)
-{
-    if (egraph_read_ids(sequence, out, out_count) < 0) return -1;
-    for (size_t i = 0; i < *out_count; i++)
-        if (known(self, (*out)[i]) < 0) {
-            PyMem_Free(*out);
-            return -1;
-        }
-    return 0;
-}
-
-/* ---- terms ----------------------------------------------------------------------------------------------------------
- */
+/* ---- terms ----------------------------------------------------------------------------------------------- */
 
 static PyObject *add_text(PyObject *object, PyObject *args)
 {
@@ -175,9 +166,9 @@ static PyObject *add_node(PyObject *object, PyObject *args)
     PyObject *sequence;
     hyp_class_id *children, c;
     size_t count;
-    if (!PyArg_ParseTuple(args, "sO:add_node", &op, &sequence) || read_known_ids(self, sequence, &children, &count) < 0)
+    if (!PyArg_ParseTuple(args, "sO:add_node", &op, &sequence) || egraph_read_ids(sequence, &children, &count) < 0)
         return NULL;
-    if (egraph_enter(self, MAY_ADD) < 0) {
+    if (egraph_enter_with(self, MAY_ADD, children, count) < 0) {
         PyMem_Free(children);
         return NULL;
     }
@@ -198,9 +189,9 @@ static PyObject *lookup(PyObject *object, PyObject *args)
     PyObject *sequence;
     hyp_class_id *children, c = HYP_NONE;
     size_t count;
-    if (!PyArg_ParseTuple(args, "sO:lookup", &op, &sequence) || read_known_ids(self, sequence, &children, &count) < 0)
+    if (!PyArg_ParseTuple(args, "sO:lookup", &op, &sequence) || egraph_read_ids(sequence, &children, &count) < 0)
         return NULL;
-    if (egraph_enter(self, MAY_READ) < 0) {
+    if (egraph_enter_with(self, MAY_READ, children, count) < 0) {
         PyMem_Free(children);
         return NULL;
     }
@@ -219,8 +210,7 @@ static PyObject *find(PyObject *object, PyObject *args)
 {
     egraph_object *self = (egraph_object *)object;
     hyp_class_id c;
-    if (!PyArg_ParseTuple(args, "O&:find", egraph_read_id, &c) || known(self, c) < 0 ||
-        egraph_enter(self, MAY_READ) < 0)
+    if (!PyArg_ParseTuple(args, "O&:find", egraph_read_id, &c) || egraph_enter_with(self, MAY_READ, &c, 1) < 0)
         return NULL;
     c = hyp_egraph_find(self->egraph, c);
     egraph_leave(self);
@@ -230,14 +220,14 @@ static PyObject *find(PyObject *object, PyObject *args)
 static PyObject *unite(PyObject *object, PyObject *args)
 {
     egraph_object *self = (egraph_object *)object;
-    hyp_class_id a, b;
+    hyp_class_id ids[2];
     const char *reason;
-    if (!PyArg_ParseTuple(args, "O&O&z:union", egraph_read_id, &a, egraph_read_id, &b, &reason) || known(self, a) < 0 ||
-        known(self, b) < 0 || egraph_enter(self, MAY_ADD) < 0)
+    if (!PyArg_ParseTuple(args, "O&O&z:union", egraph_read_id, &ids[0], egraph_read_id, &ids[1], &reason) ||
+        egraph_enter_with(self, MAY_ADD, ids, 2) < 0)
         return NULL;
     bool changed = false;
     hyp_diag diag = {0};
-    hyp_status status = hyp_egraph_union(self->egraph, a, b, reason, &changed, &diag);
+    hyp_status status = hyp_egraph_union(self->egraph, ids[0], ids[1], reason, &changed, &diag);
     egraph_leave(self);
     return status == HYP_OK ? PyBool_FromLong(changed) : egraph_raise(self, status, &diag);
 }
@@ -249,8 +239,10 @@ static PyObject *call_plain(PyObject *object, hyp_status (*function)(hyp_egraph 
     if (egraph_enter(self, MAY_ALL) < 0) return NULL;
     hyp_diag diag = {0};
     hyp_status status;
-    Py_BEGIN_ALLOW_THREADS status = function(self->egraph, &diag);
-    Py_END_ALLOW_THREADS egraph_leave(self);
+    Py_BEGIN_ALLOW_THREADS
+        status = function(self->egraph, &diag);
+    Py_END_ALLOW_THREADS
+    egraph_leave(self);
     if (status != HYP_OK) return egraph_raise(self, status, &diag);
     Py_RETURN_NONE;
 }
@@ -283,16 +275,14 @@ static PyObject *cancel(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* ---- reading
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------------------- */
 
 /* nodes(class): [(id, operator, children)] */
 static PyObject *nodes(PyObject *object, PyObject *args)
 {
     egraph_object *self = (egraph_object *)object;
     hyp_class_id c;
-    if (!PyArg_ParseTuple(args, "O&:nodes", egraph_read_id, &c) || known(self, c) < 0 ||
-        egraph_enter(self, MAY_READ) < 0)
+    if (!PyArg_ParseTuple(args, "O&:nodes", egraph_read_id, &c) || egraph_enter_with(self, MAY_READ, &c, 1) < 0)
         return NULL;
     size_t count;
     const hyp_enode_id *ids = hyp_egraph_class_nodes(self->egraph, c, &count);
@@ -334,8 +324,7 @@ static PyObject *fact(PyObject *object, PyObject *args)
 {
     egraph_object *self = (egraph_object *)object;
     hyp_class_id c;
-    if (!PyArg_ParseTuple(args, "O&:fact", egraph_read_id, &c) || known(self, c) < 0 ||
-        egraph_enter(self, MAY_READ) < 0)
+    if (!PyArg_ParseTuple(args, "O&:fact", egraph_read_id, &c) || egraph_enter_with(self, MAY_READ, &c, 1) < 0)
         return NULL;
     PyObject *value = egraph_fact(self, hyp_egraph_find(self->egraph, c));
     value = value ? value : Py_None;
@@ -344,20 +333,28 @@ static PyObject *fact(PyObject *object, PyObject *args)
     return value;
 }
 
+static PyObject *count_of(PyObject *object, size_t (*count)(const hyp_egraph *))
+{
+    egraph_object *self = (egraph_object *)object;
+    if (egraph_enter(self, MAY_READ) < 0) return NULL;
+    size_t n = count(self->egraph);
+    egraph_leave(self);
+    return PyLong_FromSize_t(n);
+}
+
 static PyObject *node_count(PyObject *self, void *unused)
 {
     (void)unused;
-    return PyLong_FromSize_t(hyp_egraph_node_count(((egraph_object *)self)->egraph));
+    return count_of(self, hyp_egraph_node_count);
 }
 
 static PyObject *class_count(PyObject *self, void *unused)
 {
     (void)unused;
-    return PyLong_FromSize_t(hyp_egraph_class_count(((egraph_object *)self)->egraph));
+    return count_of(self, hyp_egraph_class_count);
 }
 
-/* ---- the object
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- the object ------------------------------------------------------------------------------------------ */
 
 /* Whether an analysis has a method that it may have; an exception is set where nobody knows. */
 static bool has(PyObject *analysis, const char *method)

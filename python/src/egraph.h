@@ -39,6 +39,8 @@ typedef struct ruleset_object {
 /* Around every use of an e-graph. -1, with an exception set, where another thread uses it, or a callback may not do so
  * much. */
 int egraph_enter(egraph_object *self, egraph_right right);
+/* The same, where ids are given: those of classes that there are, else -1 with an exception set. */
+int egraph_enter_with(egraph_object *self, egraph_right right, const hyp_class_id *ids, size_t count);
 void egraph_leave(egraph_object *self);
 /* NULL with the exception of a status, or the one that a callback has raised, which comes first. */
 PyObject *egraph_raise(egraph_object *self, hyp_status status, const hyp_diag *diag);

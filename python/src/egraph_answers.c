@@ -5,8 +5,7 @@
 
 #include "egraph.h"
 
-/* ---- matches ------------------------------------------------------------------------------------------------------
- */
+/* ---- matches --------------------------------------------------------------------------------------------- */
 
 typedef struct match_list {
     PyObject *list;
@@ -55,8 +54,7 @@ PyObject *egraph_match(PyObject *object, PyObject *args)
     return found;
 }
 
-/* ---- costs ----------------------------------------------------------------------------------------------------------
- */
+/* ---- costs ----------------------------------------------------------------------------------------------- */
 
 typedef struct cost_call {
     egraph_object *egraph;
@@ -87,8 +85,7 @@ static double cost(hyp_egraph *eg, hyp_enode_id node, void *user)
 
 static bool has_failed(void *user) { return ((egraph_object *)user)->type != NULL; }
 
-/* ---- extraction
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- extraction ------------------------------------------------------------------------------------------ */
 
 /* ([term], tree cost, dag cost, lower bound, proven) */
 static PyObject *tell_extraction(egraph_object *self, const hyp_extraction *ex, const hyp_class_id *roots, size_t count)
@@ -112,19 +109,6 @@ static PyObject *tell_extraction(egraph_object *self, const hyp_extraction *ex, 
     return said;
 }
 
-/* Ids of classes that there are. */
-static int read_roots(egraph_object *self, PyObject *sequence, hyp_class_id **out, size_t *count)
-{
-    if (egraph_read_ids(sequence, out, count) < 0) return -1;
-    for (size_t i = 0; i < *count; i++)
-        if ((*out)[i] >= hyp_egraph_class_bound(self->egraph)) {
-            PyErr_Format(PyExc_IndexError, "there is no class %u", (unsigned)(*out)[i]);
-            PyMem_Free(*out);
-            return -1;
-        }
-    return 0;
-}
-
 /* extract(roots, cost, method, seconds, work) */
 PyObject *egraph_extract(PyObject *object, PyObject *args)
 {
@@ -136,9 +120,9 @@ PyObject *egraph_extract(PyObject *object, PyObject *args)
     hyp_class_id *roots;
     size_t count;
     if (!PyArg_ParseTuple(args, "OOidK:extract", &sequence, &function, &method, &options.budget_seconds, &work) ||
-        read_roots(self, sequence, &roots, &count) < 0)
+        egraph_read_ids(sequence, &roots, &count) < 0)
         return NULL;
-    if (egraph_enter(self, MAY_ALL) < 0) {
+    if (egraph_enter_with(self, MAY_ALL, roots, count) < 0) {
         PyMem_Free(roots);
         return NULL;
     }
@@ -148,19 +132,22 @@ PyObject *egraph_extract(PyObject *object, PyObject *args)
     hyp_extraction ex = {0};
     hyp_diag diag = {0};
     hyp_status status;
-    Py_BEGIN_ALLOW_THREADS status = hyp_egraph_rebuild(self->egraph, &diag);
-    if (status == HYP_OK)
-        status = hyp_egraph_extract_with(self->egraph, roots, count, &options, cost, &costs, &ex, &diag);
-    Py_END_ALLOW_THREADS if (status == HYP_OK && !self->type) said = tell_extraction(self, &ex, roots, count);
-    else egraph_raise(self, status, &diag);
+    Py_BEGIN_ALLOW_THREADS
+        status = hyp_egraph_rebuild(self->egraph, &diag);
+        if (status == HYP_OK)
+            status = hyp_egraph_extract_with(self->egraph, roots, count, &options, cost, &costs, &ex, &diag);
+    Py_END_ALLOW_THREADS
+    if (status == HYP_OK && !self->type)
+        said = tell_extraction(self, &ex, roots, count);
+    else
+        egraph_raise(self, status, &diag);
     hyp_extraction_dispose(&ex);
     egraph_leave(self);
     PyMem_Free(roots);
     return said;
 }
 
-/* ---- proofs
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- proofs ---------------------------------------------------------------------------------------------- */
 
 static PyObject *tell_proof(const hyp_proof *proof, int deep);
 
@@ -236,9 +223,11 @@ PyObject *egraph_explain(PyObject *object, PyObject *args)
     hyp_status status = HYP_OK;
     PyObject *steps = NULL, *said = NULL;
     if (egraph_enter(self, MAY_ALL) == 0) {
-        Py_BEGIN_ALLOW_THREADS status = hyp_egraph_rebuild(self->egraph, &diag);
-        if (status == HYP_OK) status = hyp_egraph_explain(self->egraph, a, b, proof, &diag);
-        Py_END_ALLOW_THREADS steps = status == HYP_OK ? tell_proof(proof, 0) : egraph_raise(self, status, &diag);
+        Py_BEGIN_ALLOW_THREADS
+            status = hyp_egraph_rebuild(self->egraph, &diag);
+            if (status == HYP_OK) status = hyp_egraph_explain(self->egraph, a, b, proof, &diag);
+        Py_END_ALLOW_THREADS
+        steps = status == HYP_OK ? tell_proof(proof, 0) : egraph_raise(self, status, &diag);
         egraph_leave(self);
     }
     if (steps) said = Py_BuildValue("(OO)", steps, capsule);
@@ -278,8 +267,7 @@ PyObject *egraph_check_proof(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* ---- files
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------------------- */
 
 /* write(dot, roots, cost, nodes): egraph-serialize's JSON, or Graphviz of at most `nodes` e-nodes. */
 PyObject *egraph_write(PyObject *object, PyObject *args)
@@ -291,9 +279,9 @@ PyObject *egraph_write(PyObject *object, PyObject *args)
     hyp_class_id *roots;
     size_t count;
     if (!PyArg_ParseTuple(args, "pOOn:write", &dot, &sequence, &function, &most) ||
-        read_roots(self, sequence, &roots, &count) < 0)
+        egraph_read_ids(sequence, &roots, &count) < 0)
         return NULL;
-    if (egraph_enter(self, MAY_ALL) < 0) {
+    if (egraph_enter_with(self, MAY_ALL, roots, count) < 0) {
         PyMem_Free(roots);
         return NULL;
     }

@@ -7,8 +7,7 @@
 
 PyTypeObject *ruleset_type;
 
-/* ---- the analysis -------------------------------------------------------------------------------------------------
- */
+/* ---- the analysis ---------------------------------------------------------------------------------------- */
 
 /* A fact of the engine is a place in the list of facts, plus one; 0: none yet. */
 typedef uint32_t place;
@@ -120,8 +119,7 @@ static hyp_status agree(hyp_egraph *eg, const void *a, const void *b, void *user
 const hyp_analysis egraph_analysis = {
     .data_size = sizeof(place), .make = make, .merge = merge, .modify = modify, .agree = agree};
 
-/* ---- conditions and functions ---------------------------------------------------------------------------------------
- */
+/* ---- conditions and functions ---------------------------------------------------------------------------- */
 
 /* What the function says; NULL with an exception set. */
 static PyObject *ask(egraph_callback *callback, const hyp_call *call)
@@ -208,8 +206,7 @@ static PyObject *register_callback(PyObject *object, PyObject *args, bool is_con
 PyObject *egraph_condition(PyObject *self, PyObject *args) { return register_callback(self, args, true); }
 PyObject *egraph_function(PyObject *self, PyObject *args) { return register_callback(self, args, false); }
 
-/* ---- rulesets
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- rulesets -------------------------------------------------------------------------------------------- */
 
 /* rules(name, text) */
 PyObject *egraph_rules(PyObject *object, PyObject *args)
@@ -313,8 +310,7 @@ static PyType_Spec spec = {"hypatia._native.Ruleset", sizeof(ruleset_object), 0,
 
 int ruleset_init(PyObject *module) { return native_add_type(module, &spec, &ruleset_type); }
 
-/* ---- saturation
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- saturation ------------------------------------------------------------------------------------------ */
 
 /* Reads (kind, times, ruleset or parts) into *out, whose parts are PyMem_Free'd by free_schedule. */
 static void free_schedule(hyp_schedule *s)
@@ -455,8 +451,10 @@ PyObject *egraph_run(PyObject *object, PyObject *args)
         hyp_diag diag = {0};
         hyp_status status;
         self->asked = now();
-        Py_BEGIN_ALLOW_THREADS status = hyp_egraph_run_schedule(self->egraph, &schedule, &options, &report, &diag);
-        Py_END_ALLOW_THREADS said = status == HYP_OK && !self->type ? tell(&report) : egraph_raise(self, status, &diag);
+        Py_BEGIN_ALLOW_THREADS
+            status = hyp_egraph_run_schedule(self->egraph, &schedule, &options, &report, &diag);
+        Py_END_ALLOW_THREADS
+        said = status == HYP_OK && !self->type ? tell(&report) : egraph_raise(self, status, &diag);
         hyp_run_report_dispose(&report);
     }
     self->on_iteration = NULL;

@@ -19,22 +19,25 @@ void engine_box_drop(engine_box *box)
     free(box);
 }
 
-/* ---- contexts ----------------------------------------------------------------------------------------------- */
+/* ---- contexts -------------------------------------------------------------------------------------------- */
 
 /* Contexts are taken and given back under Python's lock. There are as many as calls have ever been under way at once.
  */
 hyp_context *engine_take_context(engine_object *self)
 {
     if (self->one_context && !PyThread_acquire_lock(self->turn, NOWAIT_LOCK)) {
-        Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(self->turn, WAIT_LOCK);
+        Py_BEGIN_ALLOW_THREADS
+            PyThread_acquire_lock(self->turn, WAIT_LOCK);
         Py_END_ALLOW_THREADS
     }
     if (self->idle_count) return self->idle[--self->idle_count];
     hyp_context *context = NULL;
     hyp_diag diag = {0};
     hyp_status status;
-    Py_BEGIN_ALLOW_THREADS status = hyp_context_create(self->box->engine, NULL, &context, &diag);
-    Py_END_ALLOW_THREADS if (status == HYP_OK) return context;
+    Py_BEGIN_ALLOW_THREADS
+        status = hyp_context_create(self->box->engine, NULL, &context, &diag);
+    Py_END_ALLOW_THREADS
+    if (status == HYP_OK) return context;
     if (self->one_context) PyThread_release_lock(self->turn);
     native_raise(status, diag.message);
     return NULL;
@@ -67,7 +70,7 @@ void engine_forget_contexts(engine_object *self)
     }
 }
 
-/* ---- loading ------------------------------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------------------- */
 
 static PyObject *names_of(const hyp_engine *engine, size_t count,
                           const hyp_io_info *(*info)(const hyp_engine *, size_t))
@@ -135,10 +138,11 @@ static PyObject *load(PyObject *type, PyObject *args)
     hyp_diag diag = {0};
     hyp_status status;
     const char *file = path ? PyBytes_AsString(path) : NULL;
-    Py_BEGIN_ALLOW_THREADS status =
-        blob ? hyp_engine_load_memory(blob->bytes->data, blob->bytes->size, &options, &engine, &diag)
-             : hyp_engine_load_file(file, &options, &engine, &diag);
-    Py_END_ALLOW_THREADS Py_XDECREF(path);
+    Py_BEGIN_ALLOW_THREADS
+        status = blob ? hyp_engine_load_memory(blob->bytes->data, blob->bytes->size, &options, &engine, &diag)
+                      : hyp_engine_load_file(file, &options, &engine, &diag);
+    Py_END_ALLOW_THREADS
+    Py_XDECREF(path);
     if (status == HYP_OK) return (PyObject *)wrap(engine, blob ? plan : NULL, options.device_index);
     if (blob) blob_drop(blob->bytes);
     return native_raise(status, diag.message);
@@ -151,8 +155,9 @@ static void engine_dealloc(PyObject *object)
     engine_box *box = self->box;
     Py_BEGIN_ALLOW_THREADS /* work under way is waited for */
         for (size_t i = 0; i < self->idle_count; i++) hyp_context_destroy(self->idle[i]);
-    engine_box_drop(box);
-    Py_END_ALLOW_THREADS free(self->idle);
+        engine_box_drop(box);
+    Py_END_ALLOW_THREADS
+    free(self->idle);
     if (self->turn) PyThread_free_lock(self->turn);
     Py_XDECREF(self->blob);
     Py_XDECREF(self->input_names);
@@ -161,7 +166,7 @@ static void engine_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-/* ---- questions ----------------------------------------------------------------------------------------------- */
+/* ---- questions ------------------------------------------------------------------------------------------- */
 
 /* (name, dtype, (size or name of one, ...)) */
 static PyObject *describe_io(const hyp_io_info *info)
@@ -262,7 +267,7 @@ static PyObject *engine_blob(PyObject *self, void *unused)
     return blob;
 }
 
-/* ---- what takes its time ------------------------------------------------------------------------------------- */
+/* ---- what takes its time --------------------------------------------------------------------------------- */
 
 static PyObject *engine_save(PyObject *self, PyObject *args)
 {
@@ -276,8 +281,10 @@ static PyObject *engine_save(PyObject *self, PyObject *args)
     hyp_diag diag = {0};
     hyp_status status;
     const char *file = PyBytes_AsString(path);
-    Py_BEGIN_ALLOW_THREADS status = hyp_context_save_plan(context, file, &diag);
-    Py_END_ALLOW_THREADS Py_DECREF(path);
+    Py_BEGIN_ALLOW_THREADS
+        status = hyp_context_save_plan(context, file, &diag);
+    Py_END_ALLOW_THREADS
+    Py_DECREF(path);
     engine_give_context((engine_object *)self, context);
     if (status != HYP_OK) return native_raise(status, diag.message);
     Py_RETURN_NONE;
@@ -302,8 +309,10 @@ static PyObject *engine_synchronize(PyObject *object, PyObject *unused)
     for (size_t left = self->one_context ? 1 : self->idle_count; left > 0 && status == HYP_OK; left--) {
         hyp_context *context = self->one_context ? engine_take_context(self) : oldest_context(self);
         if (!context) return PyErr_Occurred() ? NULL : Py_BuildValue(""); /* other threads have taken them */
-        Py_BEGIN_ALLOW_THREADS status = hyp_context_synchronize(context, &diag);
-        Py_END_ALLOW_THREADS engine_give_context(self, context);
+        Py_BEGIN_ALLOW_THREADS
+            status = hyp_context_synchronize(context, &diag);
+        Py_END_ALLOW_THREADS
+        engine_give_context(self, context);
     }
     if (status != HYP_OK) return native_raise(status, diag.message);
     Py_RETURN_NONE;

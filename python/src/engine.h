@@ -11,7 +11,7 @@
  * with an exception set. */
 int native_sizes(PyObject *dict, hyp_tensor **out, size_t *out_count);
 
-/* ---- blob.c: the bytes of a plan --------------------------------------------------------------------------- */
+/* ---- blob.c: the bytes of a plan ------------------------------------------------------------------------- */
 
 /* Used by its object and by engines, until the last of their contexts is gone, on whatever thread. */
 typedef struct blob_bytes {
@@ -27,7 +27,7 @@ extern PyTypeObject *blob_type;
 PyObject *blob_make(const void *data, size_t size);
 void blob_drop(void *bytes); /* a hyp_engine_options.release */
 
-/* ---- arrays.c: arrays of Python as tensors ------------------------------------------------------------------- */
+/* ---- arrays.c: arrays of Python as tensors --------------------------------------------------------------- */
 
 /* What is known of a type of arrays; lives as long as the process. */
 typedef struct array_kind {
@@ -45,8 +45,11 @@ typedef struct array_view {
 
 /* The kind of an object; *out NULL: it is no array. -1 with an exception set. */
 int arrays_kind(PyObject *object, const array_kind **out);
-/* Views an array that is dense or, by a copy, made so. `stream` is what __dlpack__ is told of arrays on a GPU, or NULL:
- * those of an exchange are on the stream that runs anyway. `what` names it in messages. -1 with an exception set. */
+/* Whether an array says that it is on a GPU, and on which. -1 with an exception set. */
+int arrays_place(PyObject *object, const array_kind *kind, bool *out_cuda, int32_t *out_index);
+/* Views an array that is dense or, by a copy, made so. `stream` is what __dlpack__ is told, which makes that stream
+ * wait for what still writes to the array; NULL: nothing is told. `what` names the array in messages. -1 with an
+ * exception set. */
 int arrays_view(PyObject *object, const array_kind *kind, PyObject *stream, const char *what, array_view *out);
 void arrays_drop(array_view *view);
 /* An array of NumPy of the dtype `name` made of whatever NumPy makes one of; NULL with an exception set. */
@@ -55,16 +58,16 @@ PyObject *arrays_from_object(PyObject *object, hyp_dtype dtype);
  * exception set. */
 int arrays_stream(PyObject *object, const array_kind *kind, int32_t device, void **out);
 /* A new array of the kind of `like`, for outputs, and its view. *out NULL, and no exception: the kind has no arrays
- * that may be written to. `device_type` as DLPack numbers them. */
-int arrays_empty(PyObject *like, const array_kind *kind, const hyp_tensor *tensor, dlpack_device device, PyObject **out,
-                 array_view *view);
+ * that may be written to. `stream` NULL: it is written to on the stream that its library works on; else that one. */
+int arrays_empty(PyObject *like, const array_kind *kind, const hyp_tensor *tensor, dlpack_device device,
+                 PyObject *stream, PyObject **out, array_view *view);
 /* A new array of NumPy of the type and dims of `like`, and its view; NULL with an exception set. */
 PyObject *arrays_numpy(const hyp_tensor *like, array_view *view);
 /* The dims as a tuple. */
 PyObject *arrays_dims(const hyp_tensor *tensor);
 dlpack_dtype dlpack_dtype_of(hyp_dtype dtype);
 
-/* ---- engine.c: plans that are loaded -------------------------------------------------------------------------- */
+/* ---- engine.c: plans that are loaded --------------------------------------------------------------------- */
 
 /* An engine lives until the last user is gone: its object, and tensors in its device's memory, which others may hold.
  */
@@ -100,7 +103,7 @@ PyObject *engine_draw(PyObject *self, PyObject *args);
 PyObject *engine_update(PyObject *self, PyObject *args);
 PyObject *engine_tune(PyObject *self, PyObject *args);
 
-/* ---- tensor.c ---------------------------------------------------------------------------------------------------- */
+/* ---- tensor.c -------------------------------------------------------------------------------------------- */
 
 /* Memory of an engine's device with dims, which other libraries borrow by DLPack. */
 typedef struct tensor_object {

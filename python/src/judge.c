@@ -18,8 +18,7 @@ static PyObject *to_numpy(const hyp_tensor *t)
     return array;
 }
 
-/* ---- what a plan keeps
- * ------------------------------------------------------------------------------------------------ */
+/* ---- what a plan keeps ----------------------------------------------------------------------------------- */
 
 static PyObject *golden_input(const hyp_engine *engine, size_t run, size_t i)
 {
@@ -85,8 +84,7 @@ PyObject *engine_golden(PyObject *self, PyObject *unused)
     return runs;
 }
 
-/* ---- the model
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- the model ------------------------------------------------------------------------------------------- */
 
 /* {name: array} as tensors whose names the dict has; views has as many. -1 with an exception set. */
 static int read_inputs(PyObject *dict, hyp_tensor *tensors, array_view *views)
@@ -174,10 +172,11 @@ PyObject *engine_expect(PyObject *self, PyObject *args)
         hyp_diag diag = {0};
         hyp_status status;
         const char *file = PyBytes_AsString(path);
-        Py_BEGIN_ALLOW_THREADS status =
-            run_model((engine_object *)self, file, any, inputs, count, &values, &tolerances, &out_count, &diag);
-        Py_END_ALLOW_THREADS said =
-            status == HYP_OK ? tell_expected(values, tolerances, out_count) : native_raise(status, diag.message);
+        Py_BEGIN_ALLOW_THREADS
+            status =
+                run_model((engine_object *)self, file, any, inputs, count, &values, &tolerances, &out_count, &diag);
+        Py_END_ALLOW_THREADS
+        said = status == HYP_OK ? tell_expected(values, tolerances, out_count) : native_raise(status, diag.message);
     }
     for (size_t i = 0; views && i < count; i++) arrays_drop(&views[i]);
     PyMem_Free(views);
@@ -212,8 +211,7 @@ static PyObject *judge(PyObject *module, PyObject *args)
     return said;
 }
 
-/* ---- inputs, weights, tuning
- * ------------------------------------------------------------------------------------------- */
+/* ---- inputs, weights, tuning ----------------------------------------------------------------------------- */
 
 /* Dims of all inputs for sizes of symbols; PyMem_Free(*out). -1 with an exception set. */
 static int complete(const engine_object *self, PyObject *dict, hyp_tensor **out)
@@ -288,7 +286,8 @@ PyObject *engine_update(PyObject *self, PyObject *args)
     hyp_status status = HYP_ERR_NO_MEMORY;
     bool read = tensors && views && read_inputs(dict, tensors, views) == 0;
     if (read) {
-        Py_BEGIN_ALLOW_THREADS status = hyp_engine_update(((engine_object *)self)->box->engine, tensors, count, &diag);
+        Py_BEGIN_ALLOW_THREADS
+            status = hyp_engine_update(((engine_object *)self)->box->engine, tensors, count, &diag);
         Py_END_ALLOW_THREADS
     }
     for (size_t i = 0; views && i < count; i++) arrays_drop(&views[i]);
@@ -312,11 +311,12 @@ PyObject *engine_tune(PyObject *object, PyObject *args)
     hyp_diag diag = {0};
     hyp_status status = HYP_OK;
     if (context) {
-        Py_BEGIN_ALLOW_THREADS status =
-            hyp_context_tune(context, inputs, hyp_engine_input_count(self->box->engine), &options, &report, &diag);
-        if (status == HYP_OK) status = hyp_context_share_tuning(context, &diag);
-        Py_END_ALLOW_THREADS if (status == HYP_OK && !self->one_context)
-            engine_forget_contexts(self); /* new ones take what was shared */
+        Py_BEGIN_ALLOW_THREADS
+            status =
+                hyp_context_tune(context, inputs, hyp_engine_input_count(self->box->engine), &options, &report, &diag);
+            if (status == HYP_OK) status = hyp_context_share_tuning(context, &diag);
+        Py_END_ALLOW_THREADS
+        if (status == HYP_OK && !self->one_context) engine_forget_contexts(self); /* new ones take what was shared */
         engine_give_context(self, context);
     }
     PyMem_Free(inputs);

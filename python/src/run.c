@@ -9,7 +9,8 @@ typedef struct run {
     engine_object *self;
     hyp_context *context;
     size_t in, out;
-    PyObject **given;    /* an object for each input, borrowed */
+    PyObject **given;    /* an object for each input, borrowed from the arguments or `own` */
+    PyObject *own;       /* a dict of inputs, copied, as others may change it meanwhile; NULL: none */
     array_view *views;   /* of inputs, then of outputs */
     hyp_tensor *tensors; /* the same, as the library takes them */
     int64_t *most;       /* elements that each output was given room for */
@@ -20,11 +21,12 @@ typedef struct run {
     int32_t device;
     PyObject *asked;  /* the stream that the caller asked for, or None */
     void *stream;     /* to run on; NULL: the context's own */
+    PyObject *told;   /* the number of the stream; NULL on a CPU */
     bool queued;      /* whoever gave the stream waits for it, not we */
     PyObject *arrays; /* the outputs, a tuple */
 } run;
 
-/* ---- inputs ---------------------------------------------------------------------------------------------------- */
+/* ---- inputs ---------------------------------------------------------------------------------------------- */
 
 static int refuse_argument(const char *format, PyObject *a, PyObject *b)
 {
@@ -60,7 +62,7 @@ static int place_arguments(run *r, PyObject *args, PyObject *kwargs)
     Py_ssize_t count = PyTuple_Size(args);
     PyObject *first = count == 1 ? PyTuple_GetItem(args, 0) : NULL;
     if (first && PyDict_Check(first)) {
-        if (place_named(r, first) < 0) return -1;
+        if (!(r->own = PyDict_Copy(first)) || place_named(r, r->own) < 0) return -1;
     } else {
         if ((size_t)count > r->in) {
             PyErr_Format(PyExc_TypeError, "the plan has %zu inputs, and %zd were given", r->in, count);
@@ -77,11 +79,11 @@ static int place_arguments(run *r, PyObject *args, PyObject *kwargs)
     return 0;
 }
 
-/* Which stream the run is on, and what producers of arrays are told of it: with `as_number` NULL no stream is told. */
-static int choose_stream(run *r, PyObject **as_number)
+/* Where the arrays are, and which stream of the GPU the run is on. `told` is what producers of arrays are told of it
+ * where that is not the stream that they work on anyway; NULL: they are told nothing. */
+static int choose_stream(run *r)
 {
-    *as_number = NULL;
-    if (hyp_engine_device(r->self->box->engine) != HYP_DEVICE_CUDA) return 0;
+    if (r->like && arrays_place(r->like, r->kind, &r->on_device, &r->device) < 0) return -1;
     if (r->asked != Py_None) {
         r->stream = PyLong_AsVoidPtr(r->asked);
         if (PyErr_Occurred()) return -1;
@@ -90,23 +92,21 @@ static int choose_stream(run *r, PyObject **as_number)
         return -1;
     }
     r->queued = r->stream != NULL;
-    *as_number = PyLong_FromVoidPtr(r->stream ? r->stream : hyp_context_stream(r->context));
-    return *as_number ? 0 : -1;
+    r->told = PyLong_FromVoidPtr(r->stream ? r->stream : hyp_context_stream(r->context));
+    return r->told ? 0 : -1;
 }
 
-/* The place that an array says it is at, before anything is read of it. */
-static int find_place(run *r, PyObject *object, const array_kind *kind)
+/* Whether an array's library works on the stream of the run, so that the array may be given back before the run has
+ * ended; -1 with an exception set. */
+static int shares_stream(run *r, PyObject *object, const array_kind *kind, int32_t device)
 {
-    if (kind->numpy) return 0;
-    PyObject *place = PyObject_CallMethod(object, "__dlpack_device__", NULL);
-    int type = 0, failed = !place || !PyTuple_Check(place) || !PyArg_ParseTuple(place, "ii", &type, &r->device);
-    Py_XDECREF(place);
-    if (failed && !PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "__dlpack_device__ gave no tuple");
-    r->on_device = type == DLPACK_CUDA || type == DLPACK_CUDA_MANAGED;
-    return failed ? -1 : 0;
+    if (r->asked != Py_None) return 1; /* the caller sees to it */
+    if (kind == r->kind) return r->queued;
+    void *stream;
+    return arrays_stream(object, kind, device, &stream) < 0 ? -1 : r->stream && stream == r->stream;
 }
 
-static int view_input(run *r, size_t i, PyObject *stream)
+static int view_input(run *r, size_t i)
 {
     const hyp_io_info *info = hyp_engine_input(r->self->box->engine, i);
     PyObject *object = r->given[i], *made = NULL;
@@ -119,8 +119,9 @@ static int view_input(run *r, size_t i, PyObject *stream)
     char what[128];
     snprintf(what, sizeof what, "input '%.100s'", info->name);
     array_view *view = &r->views[i];
-    bool device = stream && !kind->numpy;
-    int failed = arrays_view(object, kind, device ? stream : NULL, what, view);
+    /* By an exchange nobody is told: only where the library works on the stream that the run is on. */
+    bool silent = kind->numpy || (kind == r->kind && kind->exchange && r->asked == Py_None);
+    int failed = arrays_view(object, kind, silent ? NULL : r->told, what, view);
     Py_XDECREF(made);
     if (failed) return -1;
     view->tensor.name = info->name;
@@ -131,6 +132,9 @@ static int view_input(run *r, size_t i, PyObject *stream)
             "the input %R is on a GPU, and the plan runs on a CPU: load it with device=\"cuda\", or copy the array",
             name, NULL);
     }
+    int shares = shares_stream(r, object, kind, view->device);
+    if (shares < 0) return -1;
+    if (!shares) r->queued = false;
     if (view->device == r->self->device_index) return 0;
     PyErr_Format(PyExc_ValueError, "%s is on GPU %d, and the plan on GPU %d", what, (int)view->device,
                  (int)r->self->device_index);
@@ -146,17 +150,15 @@ static int read_inputs(run *r)
         r->like = r->given[i];
         r->kind = kind;
     }
-    if (r->like && find_place(r, r->like, r->kind) < 0) return -1;
-    PyObject *stream;
-    if (choose_stream(r, &stream) < 0) return -1;
-    int failed = 0;
-    for (size_t i = 0; i < r->in && !failed; i++) failed = view_input(r, i, stream);
-    Py_XDECREF(stream);
-    for (size_t i = 0; i < r->in && !failed; i++) r->tensors[i] = r->views[i].tensor;
-    return failed;
+    if (hyp_engine_device(r->self->box->engine) == HYP_DEVICE_CUDA && choose_stream(r) < 0) return -1;
+    for (size_t i = 0; i < r->in; i++) {
+        if (view_input(r, i) < 0) return -1;
+        r->tensors[i] = r->views[i].tensor;
+    }
+    return 0;
 }
 
-/* ---- outputs --------------------------------------------------------------------------------------------------- */
+/* ---- outputs --------------------------------------------------------------------------------------------- */
 
 /* Where outputs go if no input is an array: to NumPy. */
 static int like_numpy(run *r)
@@ -179,7 +181,7 @@ static int make_output(run *r, size_t i)
     t->dtype = info->dtype;
     t->bytes = (size_t)elements * hyp_dtype_size(info->dtype);
     PyObject *array = NULL;
-    if (arrays_empty(r->like, r->kind, t, device, &array, view) < 0) return -1;
+    if (arrays_empty(r->like, r->kind, t, device, r->asked != Py_None ? r->told : NULL, &array, view) < 0) return -1;
     if (!array) {
         tensor_object *own = tensor_make(r->self, t, r->on_device);
         if (!own) return -1;
@@ -200,8 +202,8 @@ static int make_outputs(run *r)
     hyp_status status;
     Py_BEGIN_ALLOW_THREADS /* other sizes than before are prepared */
         status = hyp_context_output_shapes(r->context, r->tensors, r->in, r->tensors + r->in, r->out, &diag);
-    Py_END_ALLOW_THREADS if (status != HYP_OK)
-    {
+    Py_END_ALLOW_THREADS
+    if (status != HYP_OK) {
         native_raise(status, diag.message);
         return -1;
     }
@@ -235,18 +237,19 @@ static int finish_output(run *r, size_t i)
     return done ? PyTuple_SetItem(r->arrays, (Py_ssize_t)i, done) : -1;
 }
 
-/* ---- the run --------------------------------------------------------------------------------------------------- */
+/* ---- the run --------------------------------------------------------------------------------------------- */
 
 static int execute(run *r)
 {
     hyp_run_options options = {.size = sizeof options, .stream = r->stream};
     hyp_diag diag = {0};
     hyp_status status;
-    Py_BEGIN_ALLOW_THREADS status =
-        hyp_context_run_with(r->context, r->tensors, r->in, r->tensors + r->in, r->out, &options, &diag);
-    /* Who lent us memory without a stream of his takes it back with none: so the work has to have ended. */
-    if (status == HYP_OK && !r->queued) status = hyp_context_synchronize(r->context, &diag);
-    Py_END_ALLOW_THREADS if (status == HYP_OK) return 0;
+    Py_BEGIN_ALLOW_THREADS
+        status = hyp_context_run_with(r->context, r->tensors, r->in, r->tensors + r->in, r->out, &options, &diag);
+        /* Who lent us memory without a stream of his takes it back with none: so the work has to have ended. */
+        if (status == HYP_OK && !r->queued) status = hyp_context_synchronize(r->context, &diag);
+    Py_END_ALLOW_THREADS
+    if (status == HYP_OK) return 0;
     native_raise(status, diag.message);
     return -1;
 }
@@ -301,6 +304,8 @@ PyObject *engine_call(PyObject *self, PyObject *arguments)
         engine_give_context(r.self, r.context);
     }
     for (size_t i = 0; i < r.in + r.out; i++) arrays_drop(&r.views[i]);
+    Py_XDECREF(r.told);
+    Py_XDECREF(r.own);
     Py_XDECREF(r.numpy);
     Py_XDECREF(r.arrays);
     PyMem_Free(memory);
@@ -325,9 +330,11 @@ PyObject *engine_to_device(PyObject *self, PyObject *args)
     hyp_diag diag = {0};
     hyp_status status = HYP_OK;
     if (tensor && tensor->tensor.bytes) {
-        Py_BEGIN_ALLOW_THREADS if (tensor->tensor.memory == HYP_MEMORY_CUDA) status =
-            hyp_engine_tensor_copy(engine->box->engine, &view.tensor, &tensor->tensor, &diag);
-        else memcpy(tensor->tensor.data, view.tensor.data, tensor->tensor.bytes);
+        Py_BEGIN_ALLOW_THREADS
+            if (tensor->tensor.memory == HYP_MEMORY_CUDA)
+                status = hyp_engine_tensor_copy(engine->box->engine, &view.tensor, &tensor->tensor, &diag);
+            else
+                memcpy(tensor->tensor.data, view.tensor.data, tensor->tensor.bytes);
         Py_END_ALLOW_THREADS
     }
     arrays_drop(&view);

@@ -50,8 +50,10 @@ tensor_object *tensor_make(engine_object *engine, const hyp_tensor *like, bool o
     block->memory.bytes = like->bytes;
     hyp_diag diag = {0};
     hyp_status status;
-    Py_BEGIN_ALLOW_THREADS status = block_take(block, engine, on_device, &diag);
-    Py_END_ALLOW_THREADS tensor_object *tensor = status == HYP_OK ? PyObject_New(tensor_object, tensor_type) : NULL;
+    Py_BEGIN_ALLOW_THREADS
+        status = block_take(block, engine, on_device, &diag);
+    Py_END_ALLOW_THREADS
+    tensor_object *tensor = status == HYP_OK ? PyObject_New(tensor_object, tensor_type) : NULL;
     if (!tensor) {
         if (status == HYP_OK)
             block_drop(block);
@@ -77,7 +79,7 @@ static void tensor_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-/* ---- DLPack ------------------------------------------------------------------------------------------------------ */
+/* ---- DLPack ---------------------------------------------------------------------------------------------- */
 
 /* What is lent, in one piece of memory. */
 typedef struct loan {
@@ -178,7 +180,7 @@ static PyObject *tensor_dlpack_device(PyObject *self, PyObject *unused)
     return Py_BuildValue("(ii)", t->device.type, t->device.index);
 }
 
-/* ---- attributes ------------------------------------------------------------------------------------------------- */
+/* ---- attributes ------------------------------------------------------------------------------------------ */
 
 static PyObject *tensor_shape(PyObject *self, void *unused)
 {
@@ -221,9 +223,13 @@ static PyObject *tensor_numpy(PyObject *self, PyObject *unused)
     if (!array) return NULL;
     hyp_diag diag = {0};
     hyp_status status = HYP_OK;
-    Py_BEGIN_ALLOW_THREADS if (!t->block->box) memcpy(view.tensor.data, t->tensor.data, t->tensor.bytes);
-    else status = hyp_engine_tensor_copy(t->block->box->engine, &t->tensor, &view.tensor, &diag);
-    Py_END_ALLOW_THREADS arrays_drop(&view);
+    Py_BEGIN_ALLOW_THREADS
+        if (!t->block->box)
+            memcpy(view.tensor.data, t->tensor.data, t->tensor.bytes);
+        else
+            status = hyp_engine_tensor_copy(t->block->box->engine, &t->tensor, &view.tensor, &diag);
+    Py_END_ALLOW_THREADS
+    arrays_drop(&view);
     if (status == HYP_OK) return array;
     Py_DECREF(array);
     return native_raise(status, diag.message);

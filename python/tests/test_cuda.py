@@ -186,6 +186,13 @@ def test_wrong_places(layers, plan, draw):
         hypatia.compile(layers.model, device="cuda:x")
 
 
+@pytest.mark.parametrize("device", [None, (1,), "cpu", ("a", "b")])
+def test_devices_that_are_none(plan, device):
+    liar = type("Liar", (Foreign,), {"__dlpack_device__": lambda self: device})
+    with pytest.raises(TypeError):
+        plan(liar(plan.to_device(np.ones((1, 8), np.float32))))
+
+
 def test_torch_on_a_gpu(layers, plan, draw):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     if not torch.cuda.is_available():
@@ -202,3 +209,40 @@ def test_torch_on_a_gpu(layers, plan, draw):
             y = plan(x)
         kept = x.cpu()
     close(y.cpu(), layers(kept.numpy()))
+
+
+def test_libraries_side_by_side(layers, driver, draw, monkeypatch):
+    """A run on the stream of one library waits for its end where an array is of another one, which may take its memory back."""
+    import sys
+
+    from conftest import model
+    from hypatia import _frameworks
+    from onnx import TensorProto, helper
+
+    add = hypatia.compile(
+        model(
+            [helper.make_node("Add", ["a", "b"], ["y"])],
+            [(n, TensorProto.FLOAT, ["n"]) for n in "ab"],
+            [("y", TensorProto.FLOAT, ["n"])],
+        ),
+        device="cuda",
+    )
+    streams = {"one": driver.stream(), "two": driver.stream()}
+
+    def library(name):
+        kind = type(name, (Foreign,), {"__module__": f"{name}.arrays"})
+        framework = type(name, (_frameworks.Framework,), {"stream": lambda self, array: streams[name]})
+        monkeypatch.setitem(sys.modules, name, sys)
+        monkeypatch.setitem(_frameworks._KNOWN, name, framework)
+        return kind
+
+    one, two = library("one"), library("two")
+    a, b = (draw.standard_normal(4).astype(np.float32) for _ in range(2))
+    for make, ended in (((one, one), False), ((one, two), True), ((one, Foreign), True)):
+        x, z = (kind(add.to_device(v)) for kind, v in zip(make, (a, b)))
+        y = add(x, z)
+        assert x.streams == z.streams == [streams["one"]]
+        if os.environ.get("HYPATIA_EMULATOR") == "lazy":
+            assert np.allclose(peek(y), a + b) == ended
+        driver.wait(streams["one"])
+        close(y.numpy(), a + b)
