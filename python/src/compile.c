@@ -214,6 +214,15 @@ static int read_samples(compilation *c, const option *o, PyObject *list)
     return 0;
 }
 
+static int read_int32(PyObject *value, int32_t *out)
+{
+    long long n = PyLong_AsLongLong(value);
+    if (!PyErr_Occurred() && n != (int32_t)n)
+        PyErr_SetString(PyExc_OverflowError, "the number does not fit into 32 bits");
+    if (!PyErr_Occurred()) *out = (int32_t)n;
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 static int read_option(compilation *c, const option *o, PyObject *value)
 {
     void *to = field(c, o->at);
@@ -225,7 +234,7 @@ static int read_option(compilation *c, const option *o, PyObject *value)
     case SHAPES: return read_tensors(c, o, value);
     case SAMPLES: return read_samples(c, o, value);
     case FLAG: *(bool *)to = PyObject_IsTrue(value) > 0; break;
-    case INT32: *(int32_t *)to = (int32_t)PyLong_AsLong(value); break;
+    case INT32: return read_int32(value, to);
     case SIZE: *(size_t *)to = PyLong_AsSize_t(value); break;
     case INT64: *(int64_t *)to = PyLong_AsLongLong(value); break;
     case REAL: *(double *)to = PyFloat_AsDouble(value); break;

@@ -110,6 +110,7 @@ def test_types_of_options_that_are_wrong(layers):
         dict(shapes={"x": [1] * 9}),
         dict(only_rules=[3]),
         dict(threads="all"),
+        dict(threads=2**40),
     ):
         with pytest.raises((TypeError, ValueError, OverflowError)):
             hypatia.compile(layers.model, **options)
