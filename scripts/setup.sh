@@ -31,9 +31,9 @@ install_packages() {
 }
 
 # What a build needs.
-BUILD_PACKAGES="gcc g++ make cmake ninja-build pkg-config git protobuf-c-compiler libprotobuf-c-dev libdnnl-dev libjansson-dev libxxhash-dev"
+BUILD_PACKAGES="gcc g++ make cmake ninja-build pkg-config git protobuf-c-compiler libprotobuf-c-dev libdnnl-dev libjansson-dev libxxhash-dev libmicrohttpd-dev"
 # What the tests need besides; libsodium-dev, whose name is the same everywhere, for the library that it brings.
-TEST_PACKAGES="clang abigail-tools libcmocka-dev libsodium-dev python3 python3-dev python3-venv ca-certificates"
+TEST_PACKAGES="clang abigail-tools libcmocka-dev libsodium-dev curl openssl python3 python3-dev python3-venv ca-certificates"
 # Chromium looks at the pages of reports; Ubuntu has none as a package.
 ! grep -q '^ID=debian' /etc/os-release 2> /dev/null || TEST_PACKAGES="$TEST_PACKAGES chromium"
 

@@ -1,5 +1,5 @@
-/* hypatia - runs plans: run, bench, tune, train, export, export-c, inspect, diff, report, verify, keygen, sign. docs/cli.md describes
- * it. */
+/* hypatia - runs plans: run, bench, tune, train, export, export-c, inspect, diff, report, verify, serve, keygen, sign. docs/cli.md
+ * describes it. */
 #include <string.h>
 
 #include "hypatia.h"
@@ -18,6 +18,7 @@ static const struct {
     {"diff", "say in what two plans differ", command_diff},
     {"report", "make a page of a plan: what it is, how it came to be", command_report},
     {"verify", "compare a plan with the model it came from", command_verify},
+    {"serve", "serve plans by HTTP", command_serve},
     {"keygen", "make a key for signing plans", command_keygen},
     {"sign", "sign a plan", command_sign},
 };

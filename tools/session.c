@@ -20,13 +20,13 @@ bool session_find_device(const char *name, hyp_device_kind *out)
     return false;
 }
 
-static bool parse_device(const char *text, session_options *o)
+bool session_parse_device(const char *text, hyp_device_kind *out, int32_t *out_index)
 {
     int64_t index;
-    if (session_find_device(text, &o->device)) return true;
+    if (session_find_device(text, out)) return true;
     if (strncmp(text, "cuda:", 5) != 0 || !cli_parse_int(text + 5, 0, 1023, &index)) return false;
-    o->device = HYP_DEVICE_CUDA;
-    o->device_index = (int32_t)index;
+    *out = HYP_DEVICE_CUDA;
+    *out_index = (int32_t)index;
     return true;
 }
 
@@ -35,7 +35,7 @@ int session_read_option(session_options *o, const cli_args *args, int option, co
     int64_t n;
     switch (option) {
     case SESSION_DEVICE:
-        if (!parse_device(value, o))
+        if (!session_parse_device(value, &o->device, &o->device_index))
             return cli_usage_error(args, "--device: '%s' is none of auto, cpu, cuda, cuda:N, reference", value);
         break;
     case SESSION_THREADS:

@@ -47,6 +47,8 @@ enum {
     [SESSION_HELP] = {"help", 'h', NULL, "print this help"}
 /* "cpu" and its like; false when there is no such kind of device. A target of the compiler is called as its device is. */
 bool session_find_device(const char *name, hyp_device_kind *out);
+/* That, or "cuda:1"; out_index is left as it is where the name has none. */
+bool session_parse_device(const char *text, hyp_device_kind *out, int32_t *out_index);
 /* Takes one of these options or the plan (CLI_POSITIONAL). CLI_OK, or CLI_USAGE after a message. */
 int session_read_option(session_options *o, const cli_args *args, int option, const char *value);
 /* Reads all arguments of a command: `read` takes an option of the request, CLI_OK to go on, or CLI_USAGE after a message;

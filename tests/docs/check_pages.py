@@ -14,7 +14,7 @@ the page; folders of the repository (examples, scripts, ...) are there, too. Wha
   <!-- by: TEST -->                     another test of ctest, which is there, sees to it
   <!-- generated: PART -->              of docs/rules.md: docs_rules makes it
   <!-- c and text by: TEST -->          of a whole page: its fenced blocks of C and of text
-  <!-- needs: MODULE -->                commands that run where Python has the module, and are left out elsewhere
+  <!-- needs: MODULE -->                commands that run where Python has the module, and are left out elsewhere; 'hypatia serve' is one, too
   <!-- text: WHAT -->                   nothing to run: a picture, a grammar, a message
   <!-- not run: REASON -->              what cannot run in a test
 
@@ -102,8 +102,11 @@ class Page:
                 os.symlink(os.path.join(hyp.ROOT, name), os.path.join(folder, name))
             os.mkdir(os.path.join(folder, "build"))
             fixtures.prepare(self.name, folder)
-            for block in self.blocks:
-                self.check(block)
+            try:
+                for block in self.blocks:
+                    self.check(block)
+            finally:
+                self.shell("test ! -f serve.pid || kill $(cat serve.pid)")  # a server whose page has failed
         return self.failed
 
     def check(self, block):

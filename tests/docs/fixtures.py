@@ -13,6 +13,9 @@ RNG = np.random.default_rng(0)
 
 
 def has(module):
+    if module == "hypatia serve":
+        import serving
+        return serving.has_server()
     return importlib.util.find_spec(module) is not None
 
 
@@ -114,8 +117,13 @@ def tutorial(folder):
     mlp(os.path.join(folder, "net.onnx"), (32, 64, 64, 4), name="{}")
 
 
+def serving(folder):
+    mlp(os.path.join(folder, "model.onnx"), (4, 8, 2))
+    rows(2, 4).tofile(os.path.join(folder, "x.raw"))
+
+
 PAGES = {"README.md": readme, "docs/cli.md": cli, "docs/report.md": cli, "docs/training.md": training_page, "docs/runtime.md": runtime, "docs/runtime-cpu.md": of_digits,
-         "docs/tutorial.md": tutorial}
+         "docs/tutorial.md": tutorial, "docs/serving.md": serving}
 
 
 def prepare(page, folder):

@@ -9,6 +9,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 import hyp  # noqa: E402
 
 np, onnx, jsonschema = hyp.need("numpy", "onnx", "jsonschema")
+import serving  # noqa: E402
 from onnx import TensorProto, helper  # noqa: E402
 
 SCHEMAS = os.path.join(hyp.ROOT, "share/schemas")
@@ -144,11 +145,29 @@ def check_egraph_tool(at):
         check("extract", json.loads(run("hypatia-egraph", "extract", at("g.json"), "--json", *options)))
 
 
+def check_serving(at):
+    run("hypatiac", DIGITS, "-o", at("serve.bin"), "-q")
+    if not serving.has_server():
+        VALIDATORS.pop("serve-log")
+        print("no server in this build: its log is left out")
+        return
+    with serving.Server(at("serve.bin"), "odd:7=" + at("serve.bin"), "--control", "--log-requests", "--max-batch", "8") as server:
+        server.infer("serve", {"image": np.zeros((1, 64), np.float32)})
+        server.json("GET", "/v2/none\"\\", code=404)
+        server.json("POST", "/v2/repository/models/odd/unload")
+        with open(at("serve.bin"), "w", encoding="utf-8") as file:
+            file.write("no plan")
+        server.json("POST", "/v2/repository/models/serve/load", code=400)
+        server.stop()
+    events = [check("serve-log", event) for event in server.events if event["event"] != "end"]
+    assert {"listening", "loaded", "ready", "request", "load_failed", "unloaded", "stopping", "stopped"} <= {event["event"] for event in events}
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         def at(name):
             return os.path.join(folder, name)
-        for part in (check_plans, check_measurements, check_compiler, check_training, check_egraph_tool):
+        for part in (check_plans, check_measurements, check_compiler, check_training, check_egraph_tool, check_serving):
             part(at)
     assert set(counts) == set(VALIDATORS), f"nothing was seen of {set(VALIDATORS) - set(counts)}"
     print(", ".join(f"{name} x{count}" for name, count in sorted(counts.items())))
