@@ -82,7 +82,7 @@ everything() {
     # 16 MB of it: with the usual 256 MB a third of the time goes by.
     export ASAN_OPTIONS=quarantine_size_mb=16
     same='test_cuda_(device|conv|orders|recurrent|session|staging)_emulated$'
-    check asan -E "^(header_|check_|judge_(elementwise|fusions)\$|tools_(verify|budget|careful|prices)\$|python_|test_cuda_generated|$same)"
+    check asan -E "^(header_|check_|judge_(elementwise|fusions)\$|tools_(verify|budget|careful|prices|serve_load)\$|python_|test_cuda_generated|$same)"
     unset ASAN_OPTIONS
     programs='^(runtime|test_runtime)'
     build tsan --preset tsan -DCMAKE_C_COMPILER=gcc -DHYPATIA_COMPILER=OFF "$cuda_built"

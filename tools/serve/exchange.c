@@ -72,6 +72,7 @@ static bool headers_fit(exchange *e, const exchange_headers *headers)
         answer_error(e, 413, e->diag.message);
         return false;
     }
+    if (headers->length) e->body_most = (size_t)length;
     if (!headers->inference_length) return true;
     if (v2_read_header_bytes(headers->inference_length, e->server->options->body_most, &e->header_bytes)) return true;
     refuse(&e->diag, HYP_ERR_MALFORMED,
@@ -83,8 +84,11 @@ static bool headers_fit(exchange *e, const exchange_headers *headers)
 
 void exchange_begin(exchange *e, server *s, const char *method, const char *path, const exchange_headers *headers)
 {
-    *e = (exchange){
-        .server = s, .store = {.budget = &s->budget}, .header_bytes = V2_NO_HEADER_BYTES, .begun_ns = clock_ns()};
+    *e = (exchange){.server = s,
+                    .store = {.budget = &s->budget},
+                    .body_most = s->options->body_most,
+                    .header_bytes = V2_NO_HEADER_BYTES,
+                    .begun_ns = clock_ns()};
     atomic_fetch_add(&s->exchanges, 1);
     e->route = route_find(path);
     bool open = e->route.kind == ROUTE_LIVE || e->route.kind == ROUTE_READY; /* for those who watch over the server */
@@ -101,25 +105,37 @@ void exchange_begin(exchange *e, server *s, const char *method, const char *path
     }
 }
 
+/* Room for `len` more bytes, and half of them in vain at most. */
+static bool grow_body(exchange *e, size_t len)
+{
+    if (e->body && len < e->body_room - e->body_len) return true;
+    size_t room = 2 * e->body_room;
+    if (room > e->body_most + 1) room = e->body_most + 1;
+    if (room < e->body_len + len + 1) room = e->body_len + len + 1;
+    char *body = store_resize(&e->store, e->body, room);
+    if (!body) return false;
+    e->body = body;
+    e->body_room = room;
+    return true;
+}
+
+/* Nothing more is read of the body, and what was read is let go of. */
+static bool drop_body(exchange *e, hyp_status status)
+{
+    store_free(&e->store, e->body);
+    e->body = NULL;
+    e->body_room = 0;
+    answer_status(e, status);
+    return false;
+}
+
 bool exchange_add_body(exchange *e, const char *data, size_t len)
 {
     size_t most = e->server->options->body_most;
-    if (len > most - e->body_len) {
-        refuse(&e->diag, HYP_ERR_LIMIT, "the body has more than %zu bytes, which is the limit (--max-body)", most);
-        answer_status(e, HYP_ERR_LIMIT);
-        return false;
-    }
-    if (!e->body || len > e->body_room - 1 - e->body_len) {
-        size_t room = 2 * e->body_room > most + 1 ? most + 1 : 2 * e->body_room;
-        if (room < e->body_len + len + 1) room = e->body_len + len + 1;
-        char *body = store_resize(&e->store, e->body, room);
-        if (!body) {
-            answer_status(e, refuse_memory(&e->diag));
-            return false;
-        }
-        e->body = body;
-        e->body_room = room;
-    }
+    if (len > most - e->body_len)
+        return drop_body(e, refuse(&e->diag, HYP_ERR_LIMIT,
+                                   "the body has more than %zu bytes, which is the limit (--max-body)", most));
+    if (!grow_body(e, len)) return drop_body(e, refuse_memory(&e->diag));
     atomic_store(&e->server->heard_ns, clock_ns());
     memcpy(e->body + e->body_len, data, len);
     e->body_len += len;

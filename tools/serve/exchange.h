@@ -33,9 +33,9 @@ typedef struct exchange {
     server *server;
     route route;
     store store;
-    char *body; /* in the store, a NUL behind it */
-    size_t body_len, body_room;
-    int64_t header_bytes; /* of Inference-Header-Content-Length; V2_NO_HEADER_BYTES */
+    char *body;                            /* in the store, a NUL behind it */
+    size_t body_len, body_room, body_most; /* body_most: as its length was said, else as the server has it */
+    int64_t header_bytes;                  /* of Inference-Header-Content-Length; V2_NO_HEADER_BYTES */
     uint64_t begun_ns;
     model *model;
     served_plan *plan; /* a reference */

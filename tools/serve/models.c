@@ -32,7 +32,7 @@ hyp_status models_init(models *m, model *items, size_t count, hyp_diag *diag)
         if (i && by_name(&items[i - 1], &items[i]) == 0)
             return refuse(diag, HYP_ERR_INVALID_ARGUMENT,
                           "version %" PRId64 " of the model '%s' was given twice: '%s' and '%s'; NAME=PLAN.bin gives "
-                                             "it another name, NAME:VERSION=PLAN.bin another version",
+                          "it another name, NAME:VERSION=PLAN.bin another version",
                           items[i].version, items[i].name, show(items[i - 1].path).text, show(items[i].path).text);
     }
     return HYP_OK;
@@ -139,6 +139,7 @@ static void replace(models *m, model *item, served_plan *plan, model_state state
     }
     snprintf(item->reason, sizeof item->reason, "%s", reason);
     pthread_mutex_unlock(&m->mutex);
+    if (before) served_plan_hurry(before);
     served_plan_release(before);
 }
 
@@ -264,14 +265,18 @@ void models_tend(models *m)
     }
 }
 
-void models_abort(models *m)
+/* Does it to every plan that a model has. */
+static void for_plans(models *m, void (*act)(served_plan *p))
 {
     for (size_t i = 0; i < m->count; i++) {
         pthread_mutex_lock(&m->mutex);
         served_plan *plan = m->items[i].plan;
         if (plan) served_plan_acquire(plan);
         pthread_mutex_unlock(&m->mutex);
-        if (plan) served_plan_abort(plan);
+        if (plan) act(plan);
         served_plan_release(plan);
     }
 }
+
+void models_hurry(models *m) { for_plans(m, served_plan_hurry); }
+void models_abort(models *m) { for_plans(m, served_plan_abort); }

@@ -70,6 +70,8 @@ hyp_status models_unload(models *m, const char *name, hyp_diag *diag);
 void models_watch(models *m);
 /* Destroys plans that have ended, and loads again those whose device gave up. */
 void models_tend(models *m);
+/* No more requests are to be expected. */
+void models_hurry(models *m);
 /* Ends all that waits and runs. */
 void models_abort(models *m);
 size_t models_plans(models *m);

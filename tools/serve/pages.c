@@ -82,8 +82,11 @@ static void write_server(text *t, server *s)
         snprintf(labels, sizeof labels, "route=\"%s\"", route_name((route_kind)kind));
         metrics_codes(t, "hypatia_http_requests_total", labels, &s->codes[kind]);
     }
-    metrics_head(t, "hypatia_http_requests_in_flight", "gauge", "Requests that have begun and are not answered.");
-    text_print(t, "hypatia_http_requests_in_flight %zu\n", atomic_load(&s->exchanges));
+    metrics_head(t, "hypatia_http_requests_in_flight", "gauge",
+                 "Requests that come in, and that have and are not answered.");
+    size_t all = atomic_load(&s->exchanges), whole = atomic_load(&s->whole);
+    text_print(t, "hypatia_http_requests_in_flight{state=\"arriving\"} %zu\n", all > whole ? all - whole : 0);
+    text_print(t, "hypatia_http_requests_in_flight{state=\"answering\"} %zu\n", whole);
     metrics_head(t, "hypatia_http_connections", "gauge", "Connections that are open.");
     text_print(t, "hypatia_http_connections %zu\n", atomic_load(&s->connections));
     metrics_head(t, "hypatia_request_memory_bytes", "gauge", "Memory of requests under way: bodies, tensors, answers.");

@@ -51,6 +51,14 @@ void job_queue_close(job_queue *q)
     pthread_mutex_unlock(&q->mutex);
 }
 
+void job_queue_hurry(job_queue *q)
+{
+    pthread_mutex_lock(&q->mutex);
+    q->hurried = true;
+    pthread_cond_broadcast(&q->changed);
+    pthread_mutex_unlock(&q->mutex);
+}
+
 job *job_queue_take_all(job_queue *q)
 {
     pthread_mutex_lock(&q->mutex);
@@ -134,7 +142,7 @@ job *job_queue_take(job_queue *q, const batching *how)
             q->collecting = true;
             collect(q, &b, how->most_rows);
             /* Where others wait that do not join, the batch is not held up for more. */
-            while (b.rows < how->most_rows && !q->first && !q->closed &&
+            while (b.rows < how->most_rows && !q->first && !q->closed && !q->hurried &&
                    wait_until(q, first->queued_ns + how->delay_ns))
                 collect(q, &b, how->most_rows);
             q->collecting = false;

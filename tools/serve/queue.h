@@ -28,6 +28,7 @@ typedef struct job_queue {
     job *first, **last;
     size_t count, most;
     bool closed;     /* no job comes any more */
+    bool hurried;    /* none that would be worth waiting for: batches are not held up */
     bool collecting; /* a thread makes up a batch: the others wait, so that none takes what would join it */
 } job_queue;
 
@@ -48,6 +49,7 @@ bool job_queue_push(job_queue *q, job *j);
 job *job_queue_take(job_queue *q, const batching *how);
 /* Those that wait are still taken. */
 void job_queue_close(job_queue *q);
+void job_queue_hurry(job_queue *q);
 /* Takes all that wait. */
 job *job_queue_take_all(job_queue *q);
 size_t job_queue_length(job_queue *q);

@@ -316,6 +316,8 @@ bool served_plan_submit(served_plan *p, job *j)
     return job_queue_push(&p->queue, j);
 }
 
+void served_plan_hurry(served_plan *p) { job_queue_hurry(&p->queue); }
+
 void served_plan_abort(served_plan *p)
 {
     job *jobs = job_queue_take_all(&p->queue);

@@ -46,6 +46,8 @@ void served_plan_usage(served_plan *p, size_t *out_engine, size_t *out_contexts,
 /* Queues j, of which inputs, outputs, store, diag and done are set. False: the queue is full. By a holder of a
  * reference, who keeps it until j->done. */
 bool served_plan_submit(served_plan *p, job *j);
+/* No more requests are to be expected: none waits for others to join. */
+void served_plan_hurry(served_plan *p);
 /* Ends what waits and what runs with HYP_ERR_CANCELLED, as far as it can be ended. */
 void served_plan_abort(served_plan *p);
 

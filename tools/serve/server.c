@@ -132,7 +132,7 @@ static size_t count_whole(server *s) { return atomic_load(&s->whole); }
 /* What is worth waiting for. A client that has gone in the middle of a body looks like one that is slow. */
 static size_t count_exchanges(server *s)
 {
-    const uint64_t silence_ns = 2000000000;
+    const uint64_t silence_ns = 1000000000;
     size_t whole = count_whole(s);
     return whole || clock_ns() - atomic_load(&s->heard_ns) > silence_ns ? whole : atomic_load(&s->exchanges);
 }
@@ -148,6 +148,7 @@ static void stop(server *s, http *h, int signals)
     bool patient = linger(s, signals, o->delay_ms, always);
     atomic_store(&s->state, SERVER_STOPPING);
     http_stop_accepting(h);
+    models_hurry(&s->models);
     patient = patient && linger(s, signals, o->grace_ms, count_exchanges);
     size_t left = count_exchanges(s);
     if (left || !patient) {
