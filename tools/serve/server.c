@@ -210,6 +210,7 @@ int server_run(const serve_options *options)
     hyp_diag diag = {0};
     sigset_t set;
     if (http_check(&diag) != HYP_OK) return cli_report("hypatia serve", &diag);
+    v2_start();
     s.options = options;
     s.budget.most = options->memory_most;
     s.started_ns = clock_ns();

@@ -23,6 +23,9 @@ typedef struct v2_request {
     v2_form *forms;     /* of each output of the plan */
 } v2_request;
 
+/* Once in a process, before requests are read: so that one is never called wrong for want of memory. */
+void v2_start(void);
+
 enum { V2_NO_HEADER_BYTES = -1 }; /* the whole body is JSON */
 
 /* Reads body[0..len), of which the first `header_bytes` are JSON. One more byte than len has to be readable, a NUL.

@@ -1,5 +1,6 @@
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "hypatia/tensor_io.h"
@@ -15,6 +16,18 @@ typedef struct reading {
     v2_request *request;
     hyp_diag *diag;
 } reading;
+
+/* Jansson calls a request wrong, in one way or another, when it has no memory to read it. */
+static _Thread_local bool json_memory_failed;
+
+static void *json_memory(size_t bytes)
+{
+    void *data = malloc(bytes);
+    if (!data) json_memory_failed = true;
+    return data;
+}
+
+void v2_start(void) { json_set_alloc_funcs(json_memory, free); }
 
 bool v2_read_header_bytes(const char *value, size_t len, int64_t *out)
 {
@@ -322,9 +335,10 @@ hyp_status v2_request_read(const char *body, size_t len, int64_t header_bytes, c
     if (!request.inputs || !request.forms) return refuse_memory(diag);
     hyp_status status = json_cut_data(body, json_bytes, s, &r.cut, diag);
     if (status != HYP_OK) return status;
-    json_error_t error;
+    json_error_t error = {0};
+    json_memory_failed = false;
     json_t *root = json_loadb(r.cut.rest, r.cut.rest_len, JSON_REJECT_DUPLICATES, &error);
-    if (!root && json_error_code(&error) == json_error_out_of_memory) return refuse_memory(diag);
+    if (!root && json_memory_failed) return refuse_memory(diag);
     if (!root)
         return refuse(diag, HYP_ERR_MALFORMED,
                       "the request is no JSON: %s (line %d, column %d, data of tensors left out)",
