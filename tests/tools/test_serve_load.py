@@ -1,4 +1,7 @@
-"""hypatia serve under load: batches, plans that are replaced while requests run, backpressure, TLS, tokens, limits, and the end."""
+"""hypatia serve under load: batches, plans that are replaced while requests run, backpressure, TLS, tokens, limits, and the end.
+
+    test_serve_load.py [DEVICE CHECK...]        cuda check_batches check_reloading
+"""
 import json
 import os
 import shutil
@@ -20,6 +23,9 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 DIGITS = os.path.join(hyp.ROOT, "examples/digits/digits.onnx")
 FLOAT = TensorProto.FLOAT
 value = helper.make_tensor_value_info
+
+
+DEVICE = sys.argv[1] if len(sys.argv) > 1 else "cpu"
 
 
 def compile_model(path, nodes, inputs, outputs, weights=()):
@@ -49,7 +55,7 @@ def mixing_model(folder):
 def check_batches(folder, digits):
     images = np.load(os.path.join(hyp.ROOT, "examples/digits/images.npy")).astype(np.float32)
     table, mixing = table_model(folder), mixing_model(folder)
-    with serving.Server(digits, table, mixing, "--max-batch", "8", "--max-delay", "200000", "--max-batch", "digits=16", "--threads", "1") as server:
+    with serving.Server(digits, table, mixing, "--max-batch", "8", "--max-delay", "200000", "--max-batch", "digits=16", "--threads", "1", "--device", DEVICE) as server:
         assert "'m'" in server.wait("not_joined")["reason"] and server.wait("not_joined")["model"] == "mixing"
         with serving.Server(digits, "--threads", "1") as alone:
             wanted = [alone.infer("digits", {"image": images[i:i + 1 + i % 3]}, binary=i % 2 == 0)["probabilities"] for i in range(32)]
@@ -89,7 +95,7 @@ def check_reloading(folder):
         os.replace(path + ".new", path)
 
     put(1)
-    with serving.Server(path, "--control", "--watch", "0.05", "--max-batch", "8", "--instances", "2", "--threads", "1") as server:
+    with serving.Server(path, "--control", "--watch", "0.05", "--max-batch", "8", "--instances", "2", "--threads", "1", "--device", DEVICE) as server:
         ended, counts = threading.Event(), []
 
         def client(i):
@@ -328,6 +334,8 @@ def main():
         hyp.compile_model(DIGITS, digits)
         for check, *args in ((check_batches, folder, digits), (check_reloading, folder), (check_backpressure, digits), (check_end, digits), (check_tokens, folder, digits), (check_tls, folder, digits),
                              (check_usage, folder, digits)):
+            if sys.argv[2:] and check.__name__ not in sys.argv[2:]:
+                continue
             begun = time.monotonic()
             check(*args)
             print(f"{check.__name__}: {time.monotonic() - begun:.1f} s")

@@ -66,8 +66,7 @@ void exchange_finish(exchange *e);
 /* Counts and logs what was answered, and frees all but the struct. */
 void exchange_end(exchange *e);
 
-/* ---- for the parts of it ------------------------------------------------------------------------------------------
- */
+/* ---- for the parts of it ----------------------------------------------------------------------------------------- */
 
 /* Answers with a text of the store; one that has failed is 503. */
 void answer_text(exchange *e, int code, const char *type, const text *t);

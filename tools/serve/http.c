@@ -31,8 +31,7 @@ hyp_status http_check(hyp_diag *diag)
     return HYP_OK;
 }
 
-/* ---- answers --------------------------------------------------------------------------------------------------------
- */
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 static void add_header(struct MHD_Response *response, const char *name, const char *value)
 {
@@ -71,8 +70,7 @@ static enum MHD_Result send_answer(request *r)
     return result;
 }
 
-/* ---- requests -------------------------------------------------------------------------------------------------------
- */
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
 
 /* By the thread that has answered: the handler is called once more. */
 static void resume(exchange *e)
@@ -175,8 +173,7 @@ static size_t keep_escapes(void *user, struct MHD_Connection *connection, char *
     return strlen(path);
 }
 
-/* ---- the daemon -----------------------------------------------------------------------------------------------------
- */
+/* ---- the daemon -------------------------------------------------------------------------------------------------- */
 
 /* A file of PEM, as text. */
 static hyp_status read_pem(const char *path, char **out, hyp_diag *diag)

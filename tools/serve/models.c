@@ -101,8 +101,7 @@ size_t models_plans(models *m)
     return count;
 }
 
-/* ---- plans that come and go ---------------------------------------------------------------------------------------
- */
+/* ---- plans that come and go -------------------------------------------------------------------------------------- */
 
 static void on_ended(served_plan *p, void *user)
 {

@@ -90,8 +90,7 @@ static void help(void)
         "\nExit codes: 0 ended by SIGTERM, 1 error, 2 usage, 3 not supported, 5 incompatible plan, 130 interrupted.\n");
 }
 
-/* ---- models -------------------------------------------------------------------------------------------------------
- */
+/* ---- models ------------------------------------------------------------------------------------------------------ */
 
 static const char *keep_text(serve_options *o, const char *from, size_t len)
 {
@@ -130,8 +129,7 @@ static int add_model(serve_options *o, const cli_args *args, const char *value)
     return CLI_OK;
 }
 
-/* ---- options of models --------------------------------------------------------------------------------------------
- */
+/* ---- options of models ------------------------------------------------------------------------------------------- */
 
 /* One setting of a model. CLI_OK, or CLI_USAGE after a message. */
 static int set_model(served_plan_options *m, const cli_args *args, int option, const char *value)
@@ -196,8 +194,7 @@ static int apply_all(serve_options *o, const cli_args *args, const settings *all
     return CLI_OK;
 }
 
-/* ---- the others ---------------------------------------------------------------------------------------------------
- */
+/* ---- the others -------------------------------------------------------------------------------------------------- */
 
 static int read_count(const cli_args *args, int option, const char *value, int64_t high, uint32_t *out)
 {

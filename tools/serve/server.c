@@ -21,8 +21,7 @@ static void wake(void *user)
     (void)!write(((server *)user)->wake_fd, &one, sizeof one);
 }
 
-/* ---- tasks ----------------------------------------------------------------------------------------------------------
- */
+/* ---- tasks ------------------------------------------------------------------------------------------------------- */
 
 void server_ask(server *s, server_task *task)
 {
@@ -55,8 +54,7 @@ static void do_tasks(server *s)
     }
 }
 
-/* ---- signals --------------------------------------------------------------------------------------------------------
- */
+/* ---- signals ----------------------------------------------------------------------------------------------------- */
 
 /* Blocks those that are read as a descriptor; threads that are made from now on inherit that. */
 static int open_signals(sigset_t *set)
@@ -86,8 +84,7 @@ static int wait_for(server *s, int signals, int64_t ms)
     return next_signal(signals);
 }
 
-/* ---- from the start to the end --------------------------------------------------------------------------------------
- */
+/* ---- from the start to the end ----------------------------------------------------------------------------------- */
 
 /* Serves until a signal ends it, which is returned. */
 static int serve(server *s, int signals)
