@@ -101,6 +101,16 @@ class Server:
         lines = [line for line in data.decode().splitlines() if not line.startswith("#")]
         return {key: float(value) for key, value in (line.rsplit(" ", 1) for line in lines)}
 
+    def settled(self, seconds=10):
+        """The metrics when nothing is under way but this question; what was answered last may take a moment to be forgotten."""
+        until = time.monotonic() + seconds
+        while True:
+            found = self.metrics()
+            if found['hypatia_http_requests_in_flight{state="answering"}'] == 1 and found['hypatia_http_requests_in_flight{state="arriving"}'] == 0:
+                return found
+            assert time.monotonic() < until, {k: v for k, v in found.items() if "in_flight" in k}
+            time.sleep(0.01)
+
     def stop(self, how=signal.SIGTERM, code=0, seconds=30):
         self.process.send_signal(how)
         got = self.process.wait(seconds)

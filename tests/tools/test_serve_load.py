@@ -180,7 +180,7 @@ def check_backpressure(digits):
                 return error.status
         codes = serving.together(8, ask_more)
         assert set(codes) == {200, 503}, codes
-        found = server.metrics()
+        found = server.settled()
         assert found["hypatia_request_memory_bytes"] < 100000 and found["hypatia_request_memory_limit_bytes"] == 64 << 20
     with serving.Server(digits, "--max-request-memory", "1M") as server:
         for _ in range(3):

@@ -190,17 +190,17 @@ static void log_request(const exchange *e, double seconds)
         LOG_NUMBER_FIELD("rows", j->batch_rows), LOG_TEXT_FIELD("error", e->answer.code >= 400 ? e->diag.message : ""));
 }
 
+void exchange_count(exchange *e)
+{
+    code_counts_add(&e->server->codes[e->route.kind], e->answer.code);
+    if (e->route.kind == ROUTE_INFER && e->model) code_counts_add(&e->model->metrics.codes, e->answer.code);
+}
+
 void exchange_end(exchange *e)
 {
     uint64_t ns = clock_ns() - e->begun_ns;
-    if (e->answer.code) {
-        code_counts_add(&e->server->codes[e->route.kind], e->answer.code);
-        if (e->route.kind == ROUTE_INFER && e->model) {
-            code_counts_add(&e->model->metrics.codes, e->answer.code);
-            if (e->answer.code == 200) histogram_add_ns(&e->model->metrics.duration, ns);
-        }
-        if (e->server->options->log_requests) log_request(e, (double)ns * 1e-9);
-    }
+    if (e->answer.code == 200 && e->route.kind == ROUTE_INFER) histogram_add_ns(&e->model->metrics.duration, ns);
+    if (e->answer.code && e->server->options->log_requests) log_request(e, (double)ns * 1e-9);
     served_plan_release(e->plan);
     store_clear(&e->store);
     if (e->whole) atomic_fetch_sub(&e->server->whole, 1);

@@ -63,7 +63,9 @@ bool exchange_prepare(exchange *e);
 void exchange_submit(exchange *e);
 /* After `resume`. */
 void exchange_finish(exchange *e);
-/* Counts and logs what was answered, and frees all but the struct. */
+/* Counts what is about to be sent: who has read an answer finds it counted. */
+void exchange_count(exchange *e);
+/* When it was sent, or the connection is gone: logs, and frees all but the struct. */
 void exchange_end(exchange *e);
 
 /* ---- for the parts of it ----------------------------------------------------------------------------------------- */

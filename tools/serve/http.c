@@ -65,6 +65,7 @@ static enum MHD_Result send_answer(request *r)
     if (a->code == 401) add_header(response, "WWW-Authenticate", "Bearer");
     if (a->retry) add_header(response, "Retry-After", "1");
     if (server_stopping(r->exchange.server)) add_header(response, "Connection", "close");
+    exchange_count(&r->exchange);
     enum MHD_Result result = MHD_queue_response(r->connection, (unsigned int)a->code, response);
     MHD_destroy_response(response);
     return result;
