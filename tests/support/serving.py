@@ -196,6 +196,13 @@ def together(count, work):
     return results
 
 
+def compile_plan(model, plan):
+    """By the tool: a test that loads no library of ours finds leaks of the server under the address sanitizer."""
+    done = hyp.tool("hypatiac", model, "-o", plan, "-q")
+    assert done.returncode == 0, done.stderr
+    return plan
+
+
 def has_server():
     """Whether this build has one."""
     done = hyp.tool("hypatia", "serve", "nothing.bin", "--listen", "127.0.0.1:0")

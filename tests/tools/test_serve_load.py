@@ -31,8 +31,7 @@ DEVICE = sys.argv[1] if len(sys.argv) > 1 else "cpu"
 def compile_model(path, nodes, inputs, outputs, weights=()):
     graph = helper.make_graph(nodes, "model", inputs, outputs, [numpy_helper.from_array(array, name) for name, array in weights])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path + ".onnx")
-    hyp.compile_model(path + ".onnx", path + ".bin")
-    return path + ".bin"
+    return serving.compile_plan(path + ".onnx", path + ".bin")
 
 
 def add_model(folder, name, amount):
@@ -331,7 +330,7 @@ def main():
         sys.exit(77)
     with tempfile.TemporaryDirectory() as folder:
         digits = os.path.join(folder, "digits.bin")
-        hyp.compile_model(DIGITS, digits)
+        serving.compile_plan(DIGITS, digits)
         for check, *args in ((check_batches, folder, digits), (check_reloading, folder), (check_backpressure, digits), (check_end, digits), (check_tokens, folder, digits), (check_tls, folder, digits),
                              (check_usage, folder, digits)):
             if sys.argv[2:] and check.__name__ not in sys.argv[2:]:
