@@ -120,17 +120,20 @@ static hyp_status run_together(instance *in, job *jobs, hyp_diag *diag)
     return status;
 }
 
+/* Whether another run may tell whose fault it was, and do for the others. */
+static bool another_may_do(hyp_status status) { return status != HYP_ERR_CANCELLED && status != HYP_ERR_DEVICE_LOST; }
+
 void instance_run(instance *in, job *jobs)
 {
-    if (!jobs->next) {
-        run_together(in, jobs, jobs->diag);
-    } else if (run_together(in, jobs, jobs->diag) != HYP_OK) {
-        for (job *j = jobs, *next; j; j = next) {
-            next = j->next;
-            j->next = NULL;
+    hyp_status status = run_together(in, jobs, jobs->diag);
+    for (job *j = jobs->next ? jobs : NULL, *next; j && status != HYP_OK; j = next) {
+        next = j->next;
+        j->next = NULL;
+        if (another_may_do(status))
             run_together(in, j, j->diag);
-            j->next = next;
-        }
+        else if (j != jobs && j->diag)
+            *j->diag = *jobs->diag;
+        j->next = next;
     }
     drop_large_staging(in);
     instance_note_memory(in);

@@ -130,6 +130,18 @@ static bool wait_until(job_queue *q, uint64_t ns)
     return pthread_cond_timedwait(&q->changed, &q->mutex, &t) != ETIMEDOUT;
 }
 
+/* Adds what comes while the first of the batch may wait. Where others wait that do not join, it is not held up for
+ * more. */
+static void collect_later(job_queue *q, batch *b, const batching *how)
+{
+    q->collecting = true;
+    while (b->rows < how->most_rows && !q->first && !q->closed && !q->hurried &&
+           wait_until(q, b->first->queued_ns + how->delay_ns))
+        collect(q, b, how->most_rows);
+    q->collecting = false;
+    pthread_cond_broadcast(&q->changed);
+}
+
 job *job_queue_take(job_queue *q, const batching *how)
 {
     pthread_mutex_lock(&q->mutex);
@@ -139,14 +151,8 @@ job *job_queue_take(job_queue *q, const batching *how)
         first = unlink_job(q, &q->first);
         batch b = {first, &first->next, first->rows};
         if (first->rows > 0 && first->rows < how->most_rows) {
-            q->collecting = true;
             collect(q, &b, how->most_rows);
-            /* Where others wait that do not join, the batch is not held up for more. */
-            while (b.rows < how->most_rows && !q->first && !q->closed && !q->hurried &&
-                   wait_until(q, first->queued_ns + how->delay_ns))
-                collect(q, &b, how->most_rows);
-            q->collecting = false;
-            pthread_cond_broadcast(&q->changed);
+            if (how->delay_ns) collect_later(q, &b, how);
         }
         for (job *j = first; j; j = j->next) j->begun_ns = clock_ns();
     }
