@@ -120,8 +120,7 @@ typedef struct saturation {
     size_t *lines; /* of the terms in their file */
 } saturation;
 
-/* The whole file, NUL-terminated; NULL after a message. A device without an end is not read for ever. */
-static char *read_file(const cli_args *args, const char *path, size_t *out_len)
+char *read_text_file(const cli_args *args, const char *path, size_t *out_len)
 {
     FILE *file = fopen(path, "rb");
     char *text = NULL;
@@ -333,9 +332,9 @@ static int saturate(saturation *s, const cli_args *args)
 {
     hyp_diag diag = {0};
     size_t terms_len;
-    char *rules = read_file(args, s->rules_path, &s->rules_len), *terms = NULL;
+    char *rules = read_text_file(args, s->rules_path, &s->rules_len), *terms = NULL;
     int code = CLI_FAILED;
-    if (rules && (terms = read_file(args, s->terms_path, &terms_len)) != NULL) {
+    if (rules && (terms = read_text_file(args, s->terms_path, &terms_len)) != NULL) {
         hyp_egraph_options options = {.size = sizeof options, .explain = s->left, .explain_all = s->left};
         s->rules_text = rules;
         split_terms(s, terms);
@@ -368,9 +367,7 @@ static size_t read_system(const char *path, const char *key)
     return value;
 }
 
-/* Half of the memory that is available, also to a control group: a run ends with a report, not at the hands of the
- * system, and extracting, explaining and writing have the other half. */
-static size_t most_bytes(void)
+size_t most_bytes(void)
 {
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
     size_t bytes = pages > 0 && size > 0 ? (size_t)pages * (size_t)size : (size_t)1 << 30;
@@ -466,8 +463,10 @@ static void help(FILE *to)
             "Usage: hypatia-egraph COMMAND ...\n"
             "  saturate   rewrite terms by rules, extract, explain, dump\n"
             "  extract    choose the best terms of an egraph-serialize file\n"
+            "  run        run egglog programs\n"
             "  --version, --help; each command has its own --help\n"
-            "Exit codes: 0 ok, 1 error, 2 usage, 3 no answer (no finite term, negative costs), 4 terms not equal.\n");
+            "Exit codes: 0 ok, 1 error, 2 usage, 3 no answer (no finite term, negative costs, a part of\n"
+            "egglog that is not read), 4 terms not equal, a check that does not hold.\n");
 }
 
 static int run_command(int argc, char **argv)
@@ -475,6 +474,7 @@ static int run_command(int argc, char **argv)
     const char *command = argc > 1 ? argv[1] : "";
     if (strcmp(command, "extract") == 0) return command_extract(argc - 1, argv + 1);
     if (strcmp(command, "saturate") == 0) return command_saturate(argc - 1, argv + 1);
+    if (strcmp(command, "run") == 0) return command_run(argc - 1, argv + 1);
     if (strcmp(command, "--version") == 0) {
         cli_print_version("hypatia-egraph");
         return CLI_OK;
