@@ -28,6 +28,7 @@ inside() {
     egraph/rules | egraph/extract) echo "core" ;;
     egraph/search | egraph/prove) echo "core rules" ;;
     egraph/files) echo "core extract" ;;
+    egraph/egglog) echo "extract" ;;
     runtime/null | runtime/nn) echo "core" ;;
     runtime/reference) echo "core nn" ;;
     runtime/cpu | runtime/cuda) echo "core reference nn" ;;
@@ -43,7 +44,7 @@ public() {
     plan) echo "status types signature" ;;
     runtime) echo "status types runtime nn" ;;
     ir) echo "status types" ;;
-    egraph) echo "status types egraph" ;;
+    egraph) echo "status types egraph egglog" ;;
     onnx) echo "status types tensor_io" ;;
     train) echo "status types compiler" ;;
     rewrite) echo "status types egraph" ;;

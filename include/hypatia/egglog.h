@@ -109,11 +109,6 @@ typedef struct hyp_egglog_report {
 } hyp_egglog_report;
 HYP_API HYP_NODISCARD hyp_status hyp_egglog_last_run(const hyp_egglog *db, hyp_egglog_report *out, hyp_diag *diag);
 
-/* Writes all terms as egraph-serialize JSON (hypatia/egraph.h reads it): nodes are rows of constructors with their costs, literals
- * are nodes without children, classes are e-classes. The same database gives the same bytes. */
-HYP_API HYP_NODISCARD hyp_status hyp_egglog_write_json(hyp_egglog *db, void (*write)(const char *text, size_t len, void *user),
-                                                       void *user, hyp_diag *diag);
-
 #ifdef __cplusplus
 }
 #endif

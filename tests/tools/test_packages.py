@@ -13,7 +13,7 @@ import readme_program
 ROOT = readme_program.ROOT
 BUILD = os.path.dirname(os.environ["HYP_BIN"])
 NAMES = ["hypatia-doc", "hypatia-tools", "libhypatia-dev", "libhypatia-rt0", "libhypatia0"]
-HEADERS = ["compiler.h", "egraph.h", "nn.h", "onnx.h", "runtime.h", "runtime.hpp", "signature.h", "status.h", "tensor_io.h", "types.h"]
+HEADERS = ["compiler.h", "egglog.h", "egraph.h", "nn.h", "onnx.h", "runtime.h", "runtime.hpp", "signature.h", "status.h", "tensor_io.h", "types.h"]
 
 
 def run(*command, **more):

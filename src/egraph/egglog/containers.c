@@ -169,6 +169,21 @@ static hyp_status filtered(const hyp_el_call *call, bool keep, hyp_el_value *out
 static hyp_status common(const hyp_el_call *call, hyp_el_value *out, bool *holds) { return filtered(call, true, out, holds); }
 static hyp_status difference(const hyp_el_call *call, hyp_el_value *out, bool *holds) { return filtered(call, false, out, holds); }
 
+/* Unites the elements of two Vecs pair by pair. */
+static hyp_status vec_union(const hyp_el_call *call, hyp_el_value *out, bool *out_holds)
+{
+    uint32_t len, other;
+    (void)hyp_el_words(call->db, call->args[0], &len);
+    (void)hyp_el_words(call->db, call->args[1], &other);
+    *out = call->args[0];
+    *out_holds = len == other && call->db->sorts.data[call->db->sorts.data[RESULT_SORT].element].kind == HYP_EL_EQ;
+    for (uint32_t i = 0; i < len && *out_holds; i++) {
+        uint32_t a = hyp_el_words(call->db, call->args[0], &len)[i], b = hyp_el_words(call->db, call->args[1], &other)[i];
+        HYP_TRY(hyp_el_unite(call->db, a, b, call->diag));
+    }
+    return HYP_OK;
+}
+
 static hyp_status map_get(const hyp_el_call *call, hyp_el_value *out, bool *out_holds)
 {
     uint32_t len, at = place_of(call, 0, call->args[1], 2, &len);
@@ -186,6 +201,7 @@ const hyp_el_prim hyp_el_container_prims[] = {
     {"vec-get", "Ci", 'E', false, HYP_EL_VEC, at_place, NULL},
     {"vec-set", "CiE", 'C', false, HYP_EL_VEC, set_place, NULL},
     {"vec-remove", "Ci", 'C', false, HYP_EL_VEC, remove_place, NULL},
+    {"vec-union", "CC", 'C', false, HYP_EL_VEC, vec_union, NULL},
     {"vec-length", "C", 'i', false, HYP_EL_VEC, length, NULL},
     {"vec-contains", "CE", 'u', false, HYP_EL_VEC, contains, NULL},
     {"vec-not-contains", "CE", 'u', false, HYP_EL_VEC, contains_not, NULL},

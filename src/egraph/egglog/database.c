@@ -159,8 +159,14 @@ hyp_status hyp_el_subsume(hyp_egglog *db, uint32_t function, const uint32_t *key
 {
     hyp_el_table *t = &db->functions.data[function].table;
     if (db->searching) return stage(db, HYP_EL_SUBSUME, function, key, t->width - 1, diag);
-    uint32_t row = hyp_el_lookup(t, key);
-    if (row == HYP_EL_NONE || *hyp_el_stamp(t, row) & HYP_EL_SUBSUMED) return HYP_OK;
+    uint32_t row = hyp_el_lookup(t, key), columns[HYP_EL_MAX_COLUMNS];
+    if (row == HYP_EL_NONE) { /* it is there from now on, for checks alone */
+        memcpy(columns, key, (t->width - 1) * sizeof *columns);
+        columns[t->width - 1] = 0;
+        if (db->functions.data[function].kind == HYP_EL_CONSTRUCTOR) HYP_TRY(hyp_el_new_id(db, &columns[t->width - 1], diag));
+        return hyp_el_append(db, t, columns, db->epoch | HYP_EL_SUBSUMED, diag);
+    }
+    if (*hyp_el_stamp(t, row) & HYP_EL_SUBSUMED) return HYP_OK;
     *hyp_el_stamp(t, row) |= HYP_EL_SUBSUMED;
     db->changes++;
     return HYP_OK;

@@ -113,10 +113,12 @@ typedef struct hyp_el_step {
     const hyp_el_ins *ins;
     uint64_t known;          /* columns whose register stands for something already */
     uint64_t again;          /* columns whose register an earlier column of the same atom binds */
+    bool delta;              /* the atom that the plan is of: only what changed, where not everything is new */
     bool old_only, bind_out; /* FROM_CODE: bind_out, else compare */
 } hyp_el_step;
 
-/* The steps of a search that begins with one atom; of a rule without atoms, with none. */
+/* The steps of a search for what one atom has new. Before it come rows whose key is constant; of a rule without atoms there is
+ * one plan without it. */
 typedef struct hyp_el_plan {
     hyp_el_step *steps;
     uint32_t count;
@@ -363,6 +365,8 @@ HYP_NODISCARD hyp_status hyp_el_lower_expect(hyp_el_lower *l, uint32_t reg, uint
 HYP_NODISCARD hyp_status hyp_el_lower_reg(hyp_el_lower *l, const char *name, uint32_t sort, uint32_t *out);
 HYP_NODISCARD hyp_status hyp_el_lower_emit(hyp_el_lower *l, hyp_el_op op, uint32_t target, const uint32_t *args, uint32_t count,
                                            uint32_t out, const hyp_sexpr *at);
+/* The union of two registers whose sorts are known. */
+HYP_NODISCARD hyp_status hyp_el_lower_unite(hyp_el_lower *l, const uint32_t pair[2], const hyp_sexpr *at, const hyp_sexpr *second);
 static inline uint32_t hyp_el_reg_of(const hyp_el_lower *l, uint32_t reg)
 {
     while (l->regs.data[reg].same != reg) reg = l->regs.data[reg].same;

@@ -197,7 +197,7 @@ static hyp_status lower_merge(hyp_el_lower *l, uint32_t sort, const hyp_sexpr *m
     l->for_what = "in :merge, which has old and new";
     HYP_TRY(hyp_el_lower_reg(l, "old", sort, &old));
     HYP_TRY(hyp_el_lower_reg(l, "new", sort, &new));
-    l->in_head = true;
+    l->in_head = l->may_look_up = true;
     HYP_TRY(hyp_el_lower_expr(l, merge, &result));
     HYP_TRY(hyp_el_lower_expect(l, result, sort, merge));
     HYP_TRY(hyp_el_infer(l, l->head.data, l->head.len));
@@ -267,27 +267,26 @@ static hyp_status lower_rule(hyp_el_lower *l, const hyp_sexpr *form, hyp_el_code
     return hyp_el_lower_finish(l, HYP_EL_NONE, out);
 }
 
-/* (rewrite L R): a match of L is united with R. `left` and `right` are the places of L and R in the form. */
+/* (rewrite L R): a match of L is united with R. `left` and `right` are the places of L and R in the form. L may be a variable
+ * that :when binds. */
 static hyp_status lower_rewrite(hyp_el_lower *l, const hyp_sexpr *form, uint32_t left, uint32_t right, hyp_el_code **out)
 {
     const hyp_sexpr *when = option(form, 3, ":when"), *from = form->items[left];
+    bool subsume = flag(form, 3, ":subsume");
     uint32_t pair[2];
     l->for_what = "in this rewrite";
     HYP_TRY(hyp_el_lower_expr(l, from, &pair[0]));
-    const hyp_el_ins *root = l->body.len ? &l->body.data[l->body.len - 1] : NULL;
-    bool call = from->kind == HYP_SX_LIST && root && root->op == HYP_EL_ATOM;
-    if (!call || l->db->functions.data[root->target].kind != HYP_EL_CONSTRUCTOR)
+    hyp_el_ins match = l->body.len ? l->body.data[l->body.len - 1] : (hyp_el_ins){.op = HYP_EL_SAME};
+    bool term = from->kind == HYP_SX_LIST && match.op == HYP_EL_ATOM &&
+                l->db->functions.data[match.target].kind == HYP_EL_CONSTRUCTOR;
+    if (!term && (subsume || from->kind != HYP_SX_SYMBOL))
         return hyp_sexpr_fail(l->diag, l->file, from, HYP_ERR_MALFORMED, "the left side of a rewrite is a term of a constructor");
-    uint32_t function = root->target, sort = l->db->functions.data[function].sorts[root->count - 1];
-    const hyp_el_ins match = *root;
     for (uint32_t i = 0; when && i < when->count; i++) HYP_TRY(hyp_el_lower_fact(l, when->items[i]));
     HYP_TRY(hyp_el_lower_turn(l));
     HYP_TRY(hyp_el_lower_expr(l, form->items[right], &pair[1]));
     HYP_TRY(hyp_el_infer(l, l->head.data, l->head.len));
-    HYP_TRY(hyp_el_lower_expect(l, pair[1], sort, form->items[right]));
-    HYP_TRY(hyp_el_lower_emit(l, HYP_EL_UNION, 0, pair, 2, HYP_EL_NONE, form));
-    if (flag(form, 3, ":subsume"))
-        HYP_TRY(hyp_el_lower_emit(l, HYP_EL_SUBSUME, function, match.args, match.count - 1, HYP_EL_NONE, form));
+    HYP_TRY(hyp_el_lower_unite(l, pair, form, form->items[right]));
+    if (subsume) HYP_TRY(hyp_el_lower_emit(l, HYP_EL_SUBSUME, match.target, match.args, match.count - 1, HYP_EL_NONE, form));
     return hyp_el_lower_finish(l, HYP_EL_NONE, out);
 }
 

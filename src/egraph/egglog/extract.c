@@ -59,6 +59,36 @@ static void gather(hyp_el_extractor *e, bool fill, size_t *out_nodes, size_t *ou
     *out_kids = kid;
 }
 
+static bool is_best(const hyp_el_extractor *e, uint32_t node, const bool *settled)
+{
+    double cost = e->p.cost[node];
+    for (uint32_t k = e->p.kid_at[node]; k < e->p.kid_at[node + 1]; k++) {
+        if (!settled[e->p.kids[k]]) return false;
+        cost += e->weight[e->p.kids[k]];
+    }
+    return cost == e->weight[e->p.owner[node]];
+}
+
+/* Of terms of equal cost, takes the one that egglog takes: that which rounds over all rows in their order reach first. Few rounds
+ * reach nearly all; what they do not reach keeps the solver's choice, which only leads to classes that are as good. */
+static hyp_status break_ties(hyp_el_extractor *e, hyp_diag *diag)
+{
+    enum { ROUNDS = 64 };
+    bool *settled = hyp_calloc(e->p.class_count + 1, sizeof *settled), more = true;
+    if (!settled) return hyp_fail_memory(diag, e->p.class_count);
+    for (int round = 0; round < ROUNDS && more; round++) {
+        more = false;
+        for (uint32_t n = 0; n < e->p.node_count; n++) {
+            uint32_t c = e->p.owner[n];
+            if (settled[c] || e->choice[c] == HYP_EL_NONE || !is_best(e, n, settled)) continue;
+            e->choice[c] = n;
+            settled[c] = more = true;
+        }
+    }
+    hyp_free(settled);
+    return HYP_OK;
+}
+
 hyp_status hyp_el_extractor_begin(hyp_el_extractor *e, hyp_egglog *db, hyp_diag *diag)
 {
     *e = (hyp_el_extractor){.db = db};
@@ -75,7 +105,8 @@ hyp_status hyp_el_extractor_begin(hyp_el_extractor *e, hyp_egglog *db, hyp_diag 
     gather(e, true, &nodes, &kids);
     for (size_t c = 0; c < classes; c++) e->choice[c] = HYP_EL_NONE;
     HYP_TRY(hyp_problem_link(&e->p, diag));
-    return hyp_solve_tree(&e->p, true, e->choice, e->weight, diag);
+    HYP_TRY(hyp_solve_tree(&e->p, true, e->choice, e->weight, diag));
+    return break_ties(e, diag);
 }
 
 void hyp_el_extractor_dispose(hyp_el_extractor *e)

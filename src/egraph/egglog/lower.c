@@ -131,14 +131,23 @@ static hyp_status lower_name(hyp_el_lower *l, const hyp_sexpr *sx, uint32_t *out
     return FAIL(sx, HYP_ERR_MALFORMED, "%s is not bound %s", name, l->for_what);
 }
 
-/* The function whose name is nearest to one that there is not. */
+/* What egglog has and is not read, so that it is named. */
+static bool is_unread(const char *name)
+{
+    static const char *const unread[] = {"bigint", "bigrat", "from-string", "numer", "denom", "rational", "vec-range", NULL};
+    if (strncmp(name, "unstable-", 9) == 0 || strncmp(name, "multiset-", 9) == 0) return true;
+    for (size_t i = 0; unread[i]; i++)
+        if (strcmp(name, unread[i]) == 0) return true;
+    return false;
+}
+
+/* There is no such function; says which is nearest. */
 static hyp_status unknown(hyp_el_lower *l, const hyp_sexpr *sx)
 {
     const char *name = sx->text, *near = NULL;
+    if (is_unread(name)) return FAIL(sx, HYP_ERR_UNSUPPORTED, "the primitive %s is not read", name);
     const char **names = hyp_malloc((l->db->functions.len + 1) * sizeof *names);
-    if (strncmp(name, "unstable-", 9) == 0 || strncmp(name, "big", 3) == 0)
-        near = NULL;
-    else if (names) {
+    if (names) {
         size_t count = 0;
         for (size_t i = 0; i < l->db->functions.len; i++) names[count++] = l->db->functions.data[i].name;
         names[count] = NULL;
@@ -255,17 +264,22 @@ static hyp_status lower_set(hyp_el_lower *l, const hyp_sexpr *sx)
     return hyp_el_lower_emit(l, HYP_EL_ASSIGN, function, args, f->arity + 1, HYP_EL_NONE, sx);
 }
 
+hyp_status hyp_el_lower_unite(hyp_el_lower *l, const uint32_t pair[2], const hyp_sexpr *at, const hyp_sexpr *second)
+{
+    uint32_t sort = l->regs.data[hyp_el_reg_of(l, pair[0])].sort;
+    if (l->db->sorts.data[sort].kind != HYP_EL_EQ)
+        return FAIL(at, HYP_ERR_MALFORMED, "values of sort %s cannot be united: they are not e-classes", l->db->sorts.data[sort].name);
+    HYP_TRY(hyp_el_lower_expect(l, pair[1], sort, second));
+    return hyp_el_lower_emit(l, HYP_EL_UNION, 0, pair, 2, HYP_EL_NONE, at);
+}
+
 static hyp_status lower_union(hyp_el_lower *l, const hyp_sexpr *sx)
 {
     uint32_t pair[2];
     HYP_TRY(hyp_el_lower_expr(l, sx->items[1], &pair[0]));
     HYP_TRY(hyp_el_lower_expr(l, sx->items[2], &pair[1]));
     HYP_TRY(hyp_el_infer(l, l->head.data, l->head.len));
-    uint32_t sort = l->regs.data[hyp_el_reg_of(l, pair[0])].sort;
-    if (l->db->sorts.data[sort].kind != HYP_EL_EQ)
-        return FAIL(sx, HYP_ERR_MALFORMED, "values of sort %s cannot be united: they are not e-classes", l->db->sorts.data[sort].name);
-    HYP_TRY(hyp_el_lower_expect(l, pair[1], sort, sx->items[2]));
-    return hyp_el_lower_emit(l, HYP_EL_UNION, 0, pair, 2, HYP_EL_NONE, sx);
+    return hyp_el_lower_unite(l, pair, sx, sx->items[2]);
 }
 
 static hyp_status lower_let(hyp_el_lower *l, const hyp_sexpr *sx)

@@ -19,7 +19,7 @@ static bool all_bound(const planner *p, const hyp_el_ins *ins)
 static void place_atom(planner *p, uint32_t i, uint32_t first, hyp_el_step *step)
 {
     const hyp_el_ins *ins = &p->code->body[i];
-    *step = (hyp_el_step){.ins = ins, .old_only = i < first};
+    *step = (hyp_el_step){.ins = ins, .old_only = i < first, .delta = i == first};
     for (uint32_t c = 0; c < ins->count; c++)
         if (p->bound[ins->args[c]]) step->known |= UINT64_C(1) << c;
     for (uint32_t c = 0; c < ins->count; c++) {
@@ -72,6 +72,15 @@ static uint32_t best_atom(const planner *p)
     return best;
 }
 
+/* Whether an atom is one row at most, found by its key. */
+static bool keys_bound(const planner *p, uint32_t atom)
+{
+    const hyp_el_ins *ins = &p->code->body[atom];
+    for (uint32_t c = 0; c + 1 < ins->count; c++)
+        if (!p->bound[ins->args[c]]) return false;
+    return true;
+}
+
 static hyp_status make_plan(planner *p, uint32_t first, hyp_el_plan *plan)
 {
     hyp_el_lower *l = p->l;
@@ -79,6 +88,11 @@ static hyp_status make_plan(planner *p, uint32_t first, hyp_el_plan *plan)
     for (uint32_t i = 0; i < p->code->body_count; i++) p->placed[i] = false;
     plan->steps = hyp_arena_zalloc(l->arena, p->code->body_count + 1, sizeof *plan->steps);
     if (!plan->steps) return hyp_fail_memory(l->diag, p->code->body_count * sizeof *plan->steps);
+    place_ready(p, plan);
+    for (uint32_t next; (next = best_atom(p)) != HYP_EL_NONE && next != first && keys_bound(p, next);) {
+        place_atom(p, next, first, &plan->steps[plan->count++]);
+        place_ready(p, plan);
+    }
     if (p->code->atom_count) place_atom(p, first, first, &plan->steps[plan->count++]);
     for (;;) {
         place_ready(p, plan);

@@ -88,7 +88,7 @@ static hyp_status step_on(search *s, uint32_t i)
     const hyp_el_step *step = &s->plan->steps[i];
     if (step->source == HYP_EL_FROM_CODE) return by_code(s, i);
     const hyp_el_table *t = &s->db->functions.data[step->ins->target].table;
-    if (i == 0 && !s->first) return by_rows(s, i, t, hyp_el_since(t, s->since));
+    if (step->delta && !s->first) return by_rows(s, i, t, hyp_el_since(t, s->since));
     if (step->source == HYP_EL_FROM_KEY) return by_key(s, i, t);
     if (step->source == HYP_EL_FROM_INDEX) return by_index(s, i, t);
     return by_rows(s, i, t, 0);
@@ -99,7 +99,7 @@ static hyp_status run_plan(search *s, uint32_t p)
     s->plan = &s->code->plans[p];
     for (uint32_t i = 0; i < s->plan->count; i++) {
         const hyp_el_step *step = &s->plan->steps[i];
-        if (step->source != HYP_EL_FROM_INDEX || (i == 0 && !s->first)) continue;
+        if (step->source != HYP_EL_FROM_INDEX || (step->delta && !s->first)) continue;
         hyp_el_table *t = &s->db->functions.data[step->ins->target].table;
         HYP_TRY(hyp_el_index_of(s->db, t, step->known, &s->index[i], s->diag));
     }
@@ -112,7 +112,8 @@ static uint32_t cheapest_plan(const search *s)
     uint32_t best = 0;
     size_t least = SIZE_MAX;
     for (uint32_t p = 0; p < s->code->atom_count; p++) {
-        const hyp_el_step *step = &s->code->plans[p].steps[0];
+        const hyp_el_step *step = s->code->plans[p].steps;
+        while (!step->delta) step++;
         size_t live = s->db->functions.data[step->ins->target].table.live;
         size_t cost = step->source == HYP_EL_FROM_KEY ? 0 : step->source == HYP_EL_FROM_INDEX ? live / 16 + 1 : live + 1;
         if (cost >= least) continue;

@@ -137,26 +137,28 @@ static inline uint32_t hash_columns(const uint32_t *row, uint64_t columns)
     return (uint32_t)((h * UINT64_C(0xD6E8FEB86659FD93)) >> 32);
 }
 
+/* While a search runs, what it adds stays out: its chains are walked at that time. */
 static hyp_status sync_index(hyp_egglog *db, hyp_el_table *t, hyp_el_index *x, hyp_diag *diag)
 {
-    if (x->seen == t->count && x->head_count) return HYP_OK;
-    HYP_TRY(hyp_el_grow(db, &x->next, &x->next_cap, t->cap ? t->cap : 1, sizeof *x->next, diag));
-    if (x->head_count < t->count || !x->head_count) {
+    size_t end = db->searching ? t->limit : t->count;
+    if (x->seen >= end && x->head_count) return HYP_OK;
+    HYP_TRY(hyp_el_grow(db, &x->next, &x->next_cap, end + 1, sizeof *x->next, diag));
+    if (x->head_count < end || !x->head_count) {
         size_t count = 32;
-        while (count < t->count + t->count / 2) count *= 2;
+        while (count < end + end / 2) count *= 2;
         HYP_TRY(hyp_el_grow(db, &x->head, &x->head_cap, count, sizeof *x->head, diag));
         x->head_count = count;
         x->seen = 0;
         memset(x->head, 0xff, count * sizeof *x->head);
     }
-    for (size_t row = x->seen; row < t->count; row++) {
+    for (size_t row = x->seen; row < end; row++) {
         const uint32_t *r = hyp_el_row(t, row);
         if (r[t->width] == HYP_EL_DEAD) continue;
         uint32_t *head = &x->head[hash_columns(r, x->columns) & (x->head_count - 1)];
         x->next[row] = *head;
         *head = (uint32_t)row;
     }
-    x->seen = t->count;
+    x->seen = end;
     return HYP_OK;
 }
 
