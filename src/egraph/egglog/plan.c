@@ -6,6 +6,7 @@ typedef struct planner {
     hyp_el_lower *l;
     const hyp_el_code *code;
     bool *bound;  /* by register */
+    bool *made;   /* by register: the value of some atom */
     bool *placed; /* by instruction */
 } planner;
 
@@ -51,7 +52,9 @@ static void place_ready(planner *p, hyp_el_plan *plan)
     }
 }
 
-/* The atom to go on with: a row by its key before all, then the one with most known columns for those that are not. */
+/* The atom to go on with: a row by its key before all, then the one with most known columns for those that are not. A known class
+ * that an atom makes counts twice: from a term to what uses it, or back, few rows lead, from a variable that two terms share (a
+ * factor, a constant) very many may. */
 static uint32_t best_atom(const planner *p)
 {
     uint32_t best = HYP_EL_NONE;
@@ -61,10 +64,11 @@ static uint32_t best_atom(const planner *p)
         const hyp_el_ins *ins = &p->code->body[i];
         int known = 0, keys = 0;
         for (uint32_t c = 0; c < ins->count; c++) {
-            known += p->bound[ins->args[c]];
-            keys += c + 1 < ins->count && p->bound[ins->args[c]];
+            if (!p->bound[ins->args[c]]) continue;
+            known += p->made[ins->args[c]] ? 2 : 1;
+            keys += c + 1 < ins->count;
         }
-        int score = keys + 1 == (int)ins->count ? 1000 : known ? 100 + 4 * known - (int)ins->count : 0;
+        int score = keys + 1 == (int)ins->count ? 1000 : known ? 200 + 4 * known - (int)ins->count : 0;
         if (best != HYP_EL_NONE && score <= best_score) continue;
         best = i;
         best_score = score;
@@ -111,10 +115,13 @@ hyp_status hyp_el_make_plans(hyp_el_lower *l, hyp_el_code *code)
     planner p = {.l = l, .code = code};
     p.bound = hyp_calloc(code->reg_count + 1, sizeof *p.bound);
     p.placed = hyp_calloc(code->body_count + 1, sizeof *p.placed);
+    p.made = hyp_calloc(code->reg_count + 1, sizeof *p.made);
     hyp_status status = HYP_OK;
-    if (!code->plans || !p.bound || !p.placed) status = hyp_fail_memory(l->diag, code->reg_count);
+    if (!code->plans || !p.bound || !p.placed || !p.made) status = hyp_fail_memory(l->diag, code->reg_count);
+    for (uint32_t i = 0; i < code->atom_count && status == HYP_OK; i++) p.made[code->body[i].out] = true;
     for (uint32_t i = 0; i < count && status == HYP_OK; i++) status = make_plan(&p, i, &code->plans[i]);
     hyp_free(p.bound);
     hyp_free(p.placed);
+    hyp_free(p.made);
     return status;
 }
