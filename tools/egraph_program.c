@@ -36,8 +36,8 @@ static void print_times(const hyp_egglog *db, const char *path)
 {
     hyp_egglog_report r = {.size = sizeof r};
     if (hyp_egglog_last_run(db, &r, NULL) != HYP_OK) return;
-    fprintf(stderr, "%s: %zu iterations, %zu matches, %.4f s search and apply, %.4f s rebuild\n", path, r.iterations, r.matches,
-            r.search_apply_seconds, r.rebuild_seconds);
+    fprintf(stderr, "%s: %zu iterations, %zu matches, %.4f s search and apply, %.4f s rebuild\n", path, r.iterations,
+            r.matches, r.search_apply_seconds, r.rebuild_seconds);
 }
 
 /* One program in a database of its own. */

@@ -1,5 +1,6 @@
-/* The database of egglog programs through its C interface: what comes back, what is refused and why, limits, primitives in C, and
- * that no text, no limit and no failing allocation does harm. The programs of egglog/ run in tests/tools/test_egglog.py. */
+/* The database of egglog programs through its C interface: what comes back, what is refused and why, limits, primitives in
+ * C, and that no text, no limit and no failing allocation does harm. The programs of egglog/ run in
+ * tests/tools/test_egglog.py. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,9 +15,9 @@
 
 static hyp_diag said_wrong; /* by the last call */
 #define wrong (&said_wrong)
-#define must(call) \
-    do { \
-        if ((call) != HYP_OK) fail_msg("%s: %s", #call, said_wrong.message); \
+#define must(call)                                                                                                          \
+    do {                                                                                                                    \
+        if ((call) != HYP_OK) fail_msg("%s: %s", #call, said_wrong.message);                                                \
     } while (0)
 
 static char said[65536];
@@ -68,9 +69,11 @@ static void mistakes_are_refused_by_place_and_name(void **state)
         {MATH "(rewrite 1 2)", "the left side of a rewrite is a term", HYP_ERR_MALFORMED},
         {MATH "(rule ((Num x) (< y x)) ())", "nothing binds the variable y", HYP_ERR_MALFORMED},
         {MATH "(rule ((Num x) (= z (+ y 1))) ())", "nothing binds the variable y", HYP_ERR_MALFORMED},
-        {MATH "(rule ((= e (Num x))) ((set (Num 1) e)))", "Num is a constructor, whose value cannot be set", HYP_ERR_MALFORMED},
+        {MATH "(rule ((= e (Num x))) ((set (Num 1) e)))", "Num is a constructor, whose value cannot be set",
+         HYP_ERR_MALFORMED},
         {"(relation r (i64)) (set (r 1) ())", "r is a relation, whose value cannot be set", HYP_ERR_MALFORMED},
-        {"(function f (i64) i64 :no-merge) (rule ((f x)) ((set (f 2) (f x))))", "a right side cannot look up", HYP_ERR_MALFORMED},
+        {"(function f (i64) i64 :no-merge) (rule ((f x)) ((set (f 2) (f x))))", "a right side cannot look up",
+         HYP_ERR_MALFORMED},
         {"(function f (i64) i64)", "either :merge EXPRESSION or :no-merge", HYP_ERR_MALFORMED},
         {"(function f (i64) i64 :merge (max old newer))", "newer is not bound in :merge", HYP_ERR_MALFORMED},
         {"(function f () i64 :no-merge) (set (f) 1) (set (f) 2)", "two values for one key: 1 and 2", HYP_ERR_MISMATCH},
@@ -209,7 +212,8 @@ static void limits_end_what_would_not_end(void **state)
 {
     (void)state;
     static const char endless[] = "(relation n (i64)) (rule ((n x)) ((n (+ x 1)))) (n 0) (run-schedule (saturate (run)))";
-    static const char wide[] = "(relation n (i64)) (rule ((n x) (n y)) ((n (+ x y)) (n (+ (* 1000 x) y)))) (n 1) (n 2) (run 100)";
+    static const char wide[] =
+        "(relation n (i64)) (rule ((n x) (n y)) ((n (+ x y)) (n (+ (* 1000 x) y)))) (n 1) (n 2) (run 100)";
     size_t size;
     hyp_egglog *db = open_with((hyp_egglog_options){.max_rows = 1000});
     assert_int_equal(run(db, endless), HYP_ERR_LIMIT);
@@ -258,8 +262,10 @@ static void every_allocation_may_fail(void **state)
         hyp_status status = hyp_egglog_create(&options, &db, wrong);
         if (status == HYP_OK) status = run(db, everything);
         hyp_mem_fail_after(0);
-        if (status != HYP_ERR_NO_MEMORY && status != HYP_ERR_LIMIT) fail_msg("allocation %llu: %s: %s", (unsigned long long)n, hyp_status_name(status), said_wrong.message);
-        if (db && run(db, "(relation late (i64)) (late 1) (check (late 1))") == HYP_ERR_INTERNAL) fail_msg("%s", said_wrong.message);
+        if (status != HYP_ERR_NO_MEMORY && status != HYP_ERR_LIMIT)
+            fail_msg("allocation %llu: %s: %s", (unsigned long long)n, hyp_status_name(status), said_wrong.message);
+        if (db && run(db, "(relation late (i64)) (late 1) (check (late 1))") == HYP_ERR_INTERNAL)
+            fail_msg("%s", said_wrong.message);
         hyp_egglog_destroy(db);
     }
 }
@@ -289,7 +295,8 @@ static void spoilt_programs_do_no_harm(void **state)
                 n += size;
             }
         }
-        hyp_egglog *db = open_with((hyp_egglog_options){.no_files = true, .max_rows = 3000, .max_bytes = 4 << 20, .max_seconds = 2});
+        hyp_egglog *db =
+            open_with((hyp_egglog_options){.no_files = true, .max_rows = 3000, .max_bytes = 4 << 20, .max_seconds = 2});
         hyp_status status = hyp_egglog_run(db, "t.egg", text, n, wrong);
         if (status == HYP_ERR_INTERNAL) fail_msg("%.*s: %s", (int)n, text, said_wrong.message);
         hyp_egglog_destroy(db);

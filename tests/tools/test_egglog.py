@@ -43,6 +43,13 @@ def check_with_egglog(programs):
     print(f"egglog: {counts}")
 
 
+def check_page(folder):
+    """The program of docs/egglog.md."""
+    with open(os.path.join(ROOT, "docs/egglog.md"), encoding="utf-8") as file:
+        program = file.read().split("```lisp\n")[1].split("```")[0]
+    assert run(write(folder, "page.egg", program)) == "2\n"
+
+
 def check_files(folder):
     write(folder, "edges.tsv", "1\t2\n2\t3\r\n\n")
     write(folder, "names.tsv", "x\t1.5\n")
@@ -89,6 +96,7 @@ def check_interrupt(folder):
 def main():
     check_with_egglog(check_programs())
     with tempfile.TemporaryDirectory() as folder:
+        check_page(folder)
         check_files(folder)
         check_codes(folder)
         check_interrupt(folder)

@@ -20,7 +20,8 @@ void hyp_el_write(hyp_egglog *db, const char *text, size_t len)
 
 /* ---- facts and actions at the top ----------------------------------------------------------------------------- */
 
-static hyp_status find_one(hyp_egglog *db, const hyp_el_code *code, uint32_t *regs, void *user, bool *out_stop, hyp_diag *diag)
+static hyp_status find_one(hyp_egglog *db, const hyp_el_code *code, uint32_t *regs, void *user, bool *out_stop,
+                           hyp_diag *diag)
 {
     (void)db, (void)code, (void)regs, (void)diag;
     *(bool *)user = *out_stop = true;
@@ -108,7 +109,8 @@ static char *path_of(hyp_el_reader *r, const hyp_sexpr *form, uint32_t i)
 static hyp_status include(hyp_el_reader *r, const hyp_sexpr *form)
 {
     hyp_mapping map;
-    if (r->db->include_depth >= MAX_INCLUDES) return FAIL(form, HYP_ERR_LIMIT, "files include each other more than %d deep", MAX_INCLUDES);
+    if (r->db->include_depth >= MAX_INCLUDES)
+        return FAIL(form, HYP_ERR_LIMIT, "files include each other more than %d deep", MAX_INCLUDES);
     char *path = path_of(r, form, 1);
     if (!path) return r->diag ? r->diag->status : HYP_ERR_MALFORMED;
     hyp_status status = hyp_map_file(path, &map, r->diag);
@@ -123,7 +125,8 @@ static hyp_status include(hyp_el_reader *r, const hyp_sexpr *form)
 }
 
 /* One field of a line of (input): text, or a number as the column wants it. */
-static hyp_status read_field(hyp_el_reader *r, const hyp_sexpr *form, uint32_t sort, const char *text, size_t len, hyp_el_value *out)
+static hyp_status read_field(hyp_el_reader *r, const hyp_sexpr *form, uint32_t sort, const char *text, size_t len,
+                             hyp_el_value *out)
 {
     char number[64], *end = number;
     if (sort == HYP_EL_STRING) return hyp_el_string(r->db, text, len, out, r->diag);
@@ -164,7 +167,8 @@ static hyp_status input_line(hyp_el_reader *r, const hyp_sexpr *form, uint32_t f
 static hyp_status input(hyp_el_reader *r, const hyp_sexpr *form)
 {
     hyp_mapping map;
-    if (form->count != 3 || form->items[1]->kind != HYP_SX_SYMBOL) return FAIL(form, HYP_ERR_MALFORMED, "(input NAME \"FILE\")");
+    if (form->count != 3 || form->items[1]->kind != HYP_SX_SYMBOL)
+        return FAIL(form, HYP_ERR_MALFORMED, "(input NAME \"FILE\")");
     uint32_t function = hyp_el_function_named(r->db, form->items[1]->text);
     if (function == HYP_EL_NONE) return FAIL(form, HYP_ERR_MALFORMED, "there is no table %s", form->items[1]->text);
     char *path = path_of(r, form, 2);
@@ -173,7 +177,8 @@ static hyp_status input(hyp_el_reader *r, const hyp_sexpr *form)
     hyp_free(path);
     HYP_TRY(status);
     const char *text = (const char *)map.data, *end = text + map.size;
-    if (map.size && (hyp_text_prefix(text, map.size) != map.size)) status = FAIL(form, HYP_ERR_MALFORMED, "the file is no UTF-8 text");
+    if (map.size && (hyp_text_prefix(text, map.size) != map.size))
+        status = FAIL(form, HYP_ERR_MALFORMED, "the file is no UTF-8 text");
     while (status == HYP_OK && text < end) {
         const char *newline = memchr(text, '\n', (size_t)(end - text)), *stop = newline ? newline : end;
         size_t len = (size_t)(stop - text) - (stop > text && stop[-1] == '\r');
@@ -202,11 +207,13 @@ static hyp_status push_or_pop(hyp_el_reader *r, const hyp_sexpr *form, bool push
 /* What egglog has and is not read, so that it is named. */
 static hyp_status refuse(hyp_el_reader *r, const hyp_sexpr *form)
 {
-    static const char *const unread[] = {"prove", "prove-exists", "output", "calc", "define", "declare", "query-extract", "simplify",
-                                         "keep-best", "multi-extract", "let-scheduler", "with-dynamic-cost", "query",
-                                         "unstable-fresh!", "for", "parallel", "primitive", NULL};
+    static const char *const unread[] = {
+        "prove",         "prove-exists",    "output",    "calc",          "define",        "declare",
+        "query-extract", "simplify",        "keep-best", "multi-extract", "let-scheduler", "with-dynamic-cost",
+        "query",         "unstable-fresh!", "for",       "parallel",      "primitive",     NULL};
     for (size_t i = 0; unread[i]; i++)
-        if (hyp_sexpr_is_form(form, unread[i])) return FAIL(form, HYP_ERR_UNSUPPORTED, "the command %s is not read", unread[i]);
+        if (hyp_sexpr_is_form(form, unread[i]))
+            return FAIL(form, HYP_ERR_UNSUPPORTED, "the command %s is not read", unread[i]);
     return HYP_OK;
 }
 
@@ -223,12 +230,14 @@ hyp_status hyp_el_command(hyp_el_reader *r, const hyp_sexpr *form)
     if (hyp_sexpr_is_form(form, "check")) return check(r, form);
     if (hyp_sexpr_is_form(form, "fail")) return fail(r, form);
     if (hyp_sexpr_is_form(form, "extract")) return hyp_el_extract(r, form);
-    if (hyp_sexpr_is_form(form, "print-function") || hyp_sexpr_is_form(form, "print-size")) return hyp_el_print_function(r, form);
+    if (hyp_sexpr_is_form(form, "print-function") || hyp_sexpr_is_form(form, "print-size"))
+        return hyp_el_print_function(r, form);
     if (hyp_sexpr_is_form(form, "push")) return push_or_pop(r, form, true);
     if (hyp_sexpr_is_form(form, "pop")) return push_or_pop(r, form, false);
     if (hyp_sexpr_is_form(form, "include")) return include(r, form);
     if (hyp_sexpr_is_form(form, "input")) return input(r, form);
-    if (hyp_sexpr_is_form(form, "set-option") || hyp_sexpr_is_form(form, "print-stats")) return HYP_OK; /* of egglog's own run */
+    if (hyp_sexpr_is_form(form, "set-option") || hyp_sexpr_is_form(form, "print-stats"))
+        return HYP_OK; /* of egglog's own run */
     HYP_TRY(refuse(r, form));
     return act_at_top(r, form);
 }
@@ -239,7 +248,8 @@ static hyp_status run_forms(hyp_el_reader *r, const hyp_sexpr *forms)
         hyp_status status = hyp_el_command(r, forms->items[i]);
         if (status == HYP_OK) continue;
         /* What is found while a command runs says what, not where. */
-        if (r->diag && strncmp(r->diag->message, r->file, strlen(r->file)) != 0 && !hyp_sexpr_is_form(forms->items[i], "include"))
+        if (r->diag && strncmp(r->diag->message, r->file, strlen(r->file)) != 0 &&
+            !hyp_sexpr_is_form(forms->items[i], "include"))
             hyp_diag_prefix(r->diag, "%s:%u:%u", r->file, forms->items[i]->line, forms->items[i]->column);
         return status;
     }
@@ -280,7 +290,8 @@ static hyp_status start(hyp_egglog *db, hyp_diag *diag)
     uint32_t id;
     for (uint32_t i = 0; i < sizeof sorts / sizeof *sorts; i++) {
         HYP_TRY(hyp_el_name_of(db, sorts[i], &id, diag));
-        HYP_TRY(hyp_vec_push(&db->sorts, diag, (hyp_el_sort){db->names.names.data[id], (hyp_el_sort_kind)i, HYP_EL_NONE, HYP_EL_NONE, false}));
+        HYP_TRY(hyp_vec_push(&db->sorts, diag,
+                             (hyp_el_sort){db->names.names.data[id], (hyp_el_sort_kind)i, HYP_EL_NONE, HYP_EL_NONE, false}));
         db->named.data[id].sort = i;
     }
     HYP_TRY(hyp_vec_push(&db->rulesets, diag, (hyp_el_ruleset){.name = ""}));

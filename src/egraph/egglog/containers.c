@@ -9,7 +9,8 @@
 static hyp_status give(const hyp_el_call *call, uint32_t *words, uint32_t len, hyp_el_value *out, bool *out_holds)
 {
     hyp_el_sort_kind kind = call->db->sorts.data[RESULT_SORT].kind;
-    hyp_status status = hyp_el_sequence_of(call->db, RESULT_SORT, words, hyp_el_normalize(kind, words, len), out, call->diag);
+    hyp_status status =
+        hyp_el_sequence_of(call->db, RESULT_SORT, words, hyp_el_normalize(kind, words, len), out, call->diag);
     hyp_free(words);
     *out_holds = status == HYP_OK;
     return status;
@@ -57,7 +58,8 @@ static hyp_status with(const hyp_el_call *call, hyp_el_value *out, bool *out_hol
 
 static hyp_status without(const hyp_el_call *call, hyp_el_value *out, bool *out_holds)
 {
-    uint32_t step = step_of(call), all, at = place_of(call, 0, call->args[1], step, &all), len, *words = copy(call, 0, 0, &len);
+    uint32_t step = step_of(call), all, at = place_of(call, 0, call->args[1], step, &all), len,
+             *words = copy(call, 0, 0, &len);
     if (!words) return HYP_ERR_NO_MEMORY;
     if (at < len) {
         memmove(words + at, words + at + step, (len - at - step) * sizeof *words);
@@ -166,8 +168,14 @@ static hyp_status filtered(const hyp_el_call *call, bool keep, hyp_el_value *out
         if ((place_of(call, 1, words[i], 1, &other) < other) == keep) words[kept++] = words[i];
     return give(call, words, kept, out, out_holds);
 }
-static hyp_status common(const hyp_el_call *call, hyp_el_value *out, bool *holds) { return filtered(call, true, out, holds); }
-static hyp_status difference(const hyp_el_call *call, hyp_el_value *out, bool *holds) { return filtered(call, false, out, holds); }
+static hyp_status common(const hyp_el_call *call, hyp_el_value *out, bool *holds)
+{
+    return filtered(call, true, out, holds);
+}
+static hyp_status difference(const hyp_el_call *call, hyp_el_value *out, bool *holds)
+{
+    return filtered(call, false, out, holds);
+}
 
 /* Unites the elements of two Vecs pair by pair. */
 static hyp_status vec_union(const hyp_el_call *call, hyp_el_value *out, bool *out_holds)

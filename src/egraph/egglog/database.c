@@ -1,4 +1,5 @@
-/* database.c - names, ids, changes to tables, and rebuilding: after it every row has canonical ids, and one row for a key. */
+/* database.c - names, ids, changes to tables, and rebuilding: after it every row has canonical ids, and one row for a key.
+ */
 #include <string.h>
 #include <time.h>
 
@@ -40,7 +41,8 @@ hyp_status hyp_el_check_limits(hyp_egglog *db, hyp_diag *diag)
     if (db->deadline > 0 && hyp_el_now() > db->deadline)
         return hyp_fail(diag, HYP_ERR_LIMIT, "the run has taken more than its %g seconds", db->options.max_seconds);
     if (db->options.max_rows && db->live > db->options.max_rows)
-        return hyp_fail(diag, HYP_ERR_LIMIT, "the database has %zu rows and its limit is %zu", db->live, db->options.max_rows);
+        return hyp_fail(diag, HYP_ERR_LIMIT, "the database has %zu rows and its limit is %zu", db->live,
+                        db->options.max_rows);
     return HYP_OK;
 }
 
@@ -70,7 +72,8 @@ hyp_status hyp_el_unite(hyp_egglog *db, uint32_t a, uint32_t b, hyp_diag *diag)
 
 /* ---- changes to a table -------------------------------------------------------------------------------- */
 
-static hyp_status stage(hyp_egglog *db, hyp_el_op op, uint32_t function, const uint32_t *words, uint32_t count, hyp_diag *diag)
+static hyp_status stage(hyp_egglog *db, hyp_el_op op, uint32_t function, const uint32_t *words, uint32_t count,
+                        hyp_diag *diag)
 {
     HYP_TRY(hyp_vec_reserve(&db->staged_words, db->staged_words.len + count + 1, diag));
     HYP_TRY(hyp_vec_push(&db->staged, diag, (hyp_el_staged){op, function, db->staged_words.len}));
@@ -86,8 +89,8 @@ static hyp_status two_values(hyp_egglog *db, const hyp_el_function *f, uint32_t 
     hyp_el_print_literal(db, f->sorts[f->arity], old, &sb);
     hyp_strbuf_puts(&sb, " and ");
     hyp_el_print_literal(db, f->sorts[f->arity], new, &sb);
-    hyp_status status = hyp_fail(diag, HYP_ERR_MISMATCH, "%s has no :merge, and gets two values for one key: %.200s", f->name,
-                                 hyp_strbuf_text(&sb));
+    hyp_status status = hyp_fail(diag, HYP_ERR_MISMATCH, "%s has no :merge, and gets two values for one key: %.200s",
+                                 f->name, hyp_strbuf_text(&sb));
     hyp_strbuf_dispose(&sb);
     return status;
 }
@@ -103,7 +106,8 @@ static hyp_status merge(hyp_egglog *db, uint32_t function, uint32_t old, uint32_
     if (pair[0] == pair[1]) return HYP_OK;
     if (f->merge) return hyp_el_evaluate(db, f->merge, pair, 2, out, diag);
     if (f->no_merge) return two_values(db, f, pair[0], pair[1], diag);
-    if (db->sorts.data[sort].kind == HYP_EL_EQ && f->kind != HYP_EL_FUNCTION) return hyp_el_unite(db, pair[0], pair[1], diag);
+    if (db->sorts.data[sort].kind == HYP_EL_EQ && f->kind != HYP_EL_FUNCTION)
+        return hyp_el_unite(db, pair[0], pair[1], diag);
     return HYP_OK;
 }
 
@@ -163,7 +167,8 @@ hyp_status hyp_el_subsume(hyp_egglog *db, uint32_t function, const uint32_t *key
     if (row == HYP_EL_NONE) { /* it is there from now on, for checks alone */
         memcpy(columns, key, (t->width - 1) * sizeof *columns);
         columns[t->width - 1] = 0;
-        if (db->functions.data[function].kind == HYP_EL_CONSTRUCTOR) HYP_TRY(hyp_el_new_id(db, &columns[t->width - 1], diag));
+        if (db->functions.data[function].kind == HYP_EL_CONSTRUCTOR)
+            HYP_TRY(hyp_el_new_id(db, &columns[t->width - 1], diag));
         return hyp_el_append(db, t, columns, db->epoch | HYP_EL_SUBSUMED, diag);
     }
     if (*hyp_el_stamp(t, row) & HYP_EL_SUBSUMED) return HYP_OK;

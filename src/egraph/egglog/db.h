@@ -2,13 +2,13 @@
  *
  *   sort        kinds of values; a value is 32 bits whose meaning is its column's sort
  *   function    a table with a key and one value: constructor (an e-class), function (merged), relation (Unit)
- *   row         columns and a stamp: rows are only appended, a change kills the row and appends another, so a table is always in
- *               the order of its stamps and what is new since a search is its end
- *   index       rows by some columns, chained from the newest to the oldest
- *   code        a rule's left and right side, flat: one instruction for each e-node, function and primitive, over registers
+ *   row         columns and a stamp: rows are only appended, a change kills the row and appends another, so a table is
+ * always in the order of its stamps and what is new since a search is its end index       rows by some columns, chained from
+ * the newest to the oldest code        a rule's left and right side, flat: one instruction for each e-node, function and
+ * primitive, over registers
  *
- * A search sees the rows below `limit`, which stay as they are while it runs: actions append, and what would kill a row that the
- * search may still read is staged until all rules of the iteration have been searched. */
+ * A search sees the rows below `limit`, which stay as they are while it runs: actions append, and what would kill a row that
+ * the search may still read is staged until all rules of the iteration have been searched. */
 #ifndef HYP_EGRAPH_EGGLOG_DB_H
 #define HYP_EGRAPH_EGGLOG_DB_H
 
@@ -19,7 +19,7 @@
 #include "hypatia/egglog.h"
 
 #define HYP_EL_NONE UINT32_MAX
-#define HYP_EL_DEAD UINT32_MAX     /* stamp of a row that is gone */
+#define HYP_EL_DEAD UINT32_MAX      /* stamp of a row that is gone */
 #define HYP_EL_SUBSUMED 0x80000000u /* in the stamp of a row */
 #define HYP_EL_STAMP(s) ((s) & ~HYP_EL_SUBSUMED)
 enum { HYP_EL_MAX_COLUMNS = 60 };
@@ -59,9 +59,9 @@ typedef struct hyp_el_slot {
 } hyp_el_slot;
 
 typedef struct hyp_el_index {
-    uint64_t columns; /* bit by column */
-    uint32_t *head;   /* by hash: newest row */
-    uint32_t *next;   /* by row: the next older one of the same hash */
+    uint64_t columns;                            /* bit by column */
+    uint32_t *head;                              /* by hash: newest row */
+    uint32_t *next;                              /* by row: the next older one of the same hash */
     size_t head_count, head_cap, next_cap, seen; /* rows below are in it */
 } hyp_el_index;
 
@@ -79,15 +79,15 @@ typedef struct hyp_el_table {
 /* ---- code ------------------------------------------------------------------------------------------ */
 
 typedef enum hyp_el_op {
-    HYP_EL_ATOM,    /* left side: a row of a table; args are all its columns */
-    HYP_EL_SAME,    /* left side: two registers are equal */
-    HYP_EL_PRIM,    /* out = primitive(args) */
-    HYP_EL_CALL,    /* right side: out = constructor(args), made where it is not there; of a relation or function: looked up */
-    HYP_EL_ASSIGN,  /* right side: function(args but the last) = the last */
+    HYP_EL_ATOM, /* left side: a row of a table; args are all its columns */
+    HYP_EL_SAME, /* left side: two registers are equal */
+    HYP_EL_PRIM, /* out = primitive(args) */
+    HYP_EL_CALL, /* right side: out = constructor(args), made where it is not there; of a relation or function: looked up */
+    HYP_EL_ASSIGN, /* right side: function(args but the last) = the last */
     HYP_EL_UNION,
     HYP_EL_DELETE,
     HYP_EL_SUBSUME,
-    HYP_EL_PANIC    /* target is a string */
+    HYP_EL_PANIC /* target is a string */
 } hyp_el_op;
 
 typedef struct hyp_el_ins {
@@ -117,8 +117,8 @@ typedef struct hyp_el_step {
     bool old_only, bind_out; /* FROM_CODE: bind_out, else compare */
 } hyp_el_step;
 
-/* The steps of a search for what one atom has new. Before it come rows whose key is constant; of a rule without atoms there is
- * one plan without it. */
+/* The steps of a search for what one atom has new. Before it come rows whose key is constant; of a rule without atoms there
+ * is one plan without it. */
 typedef struct hyp_el_plan {
     hyp_el_step *steps;
     uint32_t count;
@@ -136,16 +136,21 @@ typedef struct hyp_el_code {
 
 /* ---- what a program declares ------------------------------------------------------------------------ */
 
-typedef enum hyp_el_function_kind { HYP_EL_CONSTRUCTOR, HYP_EL_FUNCTION, HYP_EL_RELATION, HYP_EL_GLOBAL } hyp_el_function_kind;
+typedef enum hyp_el_function_kind {
+    HYP_EL_CONSTRUCTOR,
+    HYP_EL_FUNCTION,
+    HYP_EL_RELATION,
+    HYP_EL_GLOBAL
+} hyp_el_function_kind;
 
 typedef struct hyp_el_function {
     const char *name;
     hyp_el_function_kind kind;
     uint32_t *sorts, arity; /* arity + 1 sorts */
     double cost;
-    bool unextractable, ids;  /* ids: a column is, or holds, ids */
-    hyp_el_code *merge;       /* registers 0 and 1 are old and new; NULL: see no_merge */
-    bool no_merge;            /* values that differ are an error; else of a constructor the union, of others the old one */
+    bool unextractable, ids; /* ids: a column is, or holds, ids */
+    hyp_el_code *merge;      /* registers 0 and 1 are old and new; NULL: see no_merge */
+    bool no_merge;           /* values that differ are an error; else of a constructor the union, of others the old one */
     hyp_el_table table;
 } hyp_el_function;
 
@@ -230,7 +235,7 @@ struct hyp_egglog {
     HYP_VEC(uint32_t) regs; /* of code that runs; a stack */
 
     size_t live, bytes;
-    double deadline;  /* of the running call, 0 = none */
+    double deadline; /* of the running call, 0 = none */
     uint32_t ticks;
     atomic_bool cancel;
     hyp_egglog_report report;
@@ -254,8 +259,8 @@ static inline const uint32_t *hyp_el_words(const hyp_egglog *db, hyp_el_value v,
     *out_len = db->sequences.data[v].len;
     return db->words_of.data + db->sequences.data[v].start;
 }
-/* Puts the words of a container into its canonical order, without doubles in a Set; of a Map the last of equal keys stays. Gives
- * the new length. */
+/* Puts the words of a container into its canonical order, without doubles in a Set; of a Map the last of equal keys stays.
+ * Gives the new length. */
 uint32_t hyp_el_normalize(hyp_el_sort_kind kind, uint32_t *words, uint32_t len);
 /* The value with canonical ids. */
 HYP_NODISCARD hyp_status hyp_el_canonical(hyp_egglog *db, uint32_t sort, hyp_el_value v, hyp_el_value *out, hyp_diag *diag);
@@ -283,7 +288,8 @@ static inline uint32_t *hyp_el_stamp(const hyp_el_table *t, size_t row) { return
 /* The live row with this key, or HYP_EL_NONE. */
 uint32_t hyp_el_lookup(const hyp_el_table *t, const uint32_t *key);
 /* Appends a row whose key is not there. `columns` may point into the table. */
-HYP_NODISCARD hyp_status hyp_el_append(hyp_egglog *db, hyp_el_table *t, const uint32_t *columns, uint32_t stamp, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_el_append(hyp_egglog *db, hyp_el_table *t, const uint32_t *columns, uint32_t stamp,
+                                       hyp_diag *diag);
 void hyp_el_kill(hyp_egglog *db, hyp_el_table *t, uint32_t row);
 /* The first row that changed in `epoch` or later. */
 size_t hyp_el_since(const hyp_el_table *t, uint32_t epoch);
@@ -363,10 +369,11 @@ HYP_NODISCARD hyp_status hyp_el_lower_action(hyp_el_lower *l, const hyp_sexpr *a
 /* States that a register is of a sort. */
 HYP_NODISCARD hyp_status hyp_el_lower_expect(hyp_el_lower *l, uint32_t reg, uint32_t sort, const hyp_sexpr *at);
 HYP_NODISCARD hyp_status hyp_el_lower_reg(hyp_el_lower *l, const char *name, uint32_t sort, uint32_t *out);
-HYP_NODISCARD hyp_status hyp_el_lower_emit(hyp_el_lower *l, hyp_el_op op, uint32_t target, const uint32_t *args, uint32_t count,
-                                           uint32_t out, const hyp_sexpr *at);
+HYP_NODISCARD hyp_status hyp_el_lower_emit(hyp_el_lower *l, hyp_el_op op, uint32_t target, const uint32_t *args,
+                                           uint32_t count, uint32_t out, const hyp_sexpr *at);
 /* The union of two registers whose sorts are known. */
-HYP_NODISCARD hyp_status hyp_el_lower_unite(hyp_el_lower *l, const uint32_t pair[2], const hyp_sexpr *at, const hyp_sexpr *second);
+HYP_NODISCARD hyp_status hyp_el_lower_unite(hyp_el_lower *l, const uint32_t pair[2], const hyp_sexpr *at,
+                                            const hyp_sexpr *second);
 static inline uint32_t hyp_el_reg_of(const hyp_el_lower *l, uint32_t reg)
 {
     while (l->regs.data[reg].same != reg) reg = l->regs.data[reg].same;
@@ -394,8 +401,8 @@ HYP_NODISCARD hyp_status hyp_el_act(hyp_egglog *db, const hyp_el_code *code, uin
 HYP_NODISCARD hyp_status hyp_el_call_prim(hyp_egglog *db, const hyp_el_ins *ins, const uint32_t *regs, hyp_el_value *out,
                                           bool *out_holds, hyp_diag *diag);
 /* Runs code without a left side from its constants; *out is its result. */
-HYP_NODISCARD hyp_status hyp_el_evaluate(hyp_egglog *db, const hyp_el_code *code, const uint32_t *given, uint32_t given_count,
-                                         hyp_el_value *out, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_el_evaluate(hyp_egglog *db, const hyp_el_code *code, const uint32_t *given,
+                                         uint32_t given_count, hyp_el_value *out, hyp_diag *diag);
 
 /* ---- declare.c, command.c, schedule.c, extract.c --------------------------------------------------------------- */
 

@@ -77,8 +77,8 @@ static hyp_status find_sort(hyp_el_reader *r, const hyp_sexpr *sx, uint32_t *out
         near = hyp_nearest(sx->text, names);
     }
     hyp_free(names);
-    return FAIL(sx, HYP_ERR_MALFORMED, "there is no sort %s%s%s%s", sx->text, near ? "; did you mean " : "", near ? near : "",
-                near ? "?" : "");
+    return FAIL(sx, HYP_ERR_MALFORMED, "there is no sort %s%s%s%s", sx->text, near ? "; did you mean " : "",
+                near ? near : "", near ? "?" : "");
 }
 
 /* (sort NAME), (sort NAME (Vec S)) */
@@ -94,7 +94,8 @@ static hyp_status declare_sort(hyp_el_reader *r, const hyp_sexpr *form)
     for (uint32_t k = 0; k < 3; k++) {
         if (strcmp(kind, containers[k]) != 0) continue;
         hyp_el_sort sort = {.kind = (hyp_el_sort_kind)(HYP_EL_VEC + k), .key = HYP_EL_NONE};
-        if (of->count != (k == 2 ? 3u : 2u)) return FAIL(of, HYP_ERR_MALFORMED, "(%s ..) takes %d sort%s", kind, k == 2 ? 2 : 1, k == 2 ? "s" : "");
+        if (of->count != (k == 2 ? 3u : 2u))
+            return FAIL(of, HYP_ERR_MALFORMED, "(%s ..) takes %d sort%s", kind, k == 2 ? 2 : 1, k == 2 ? "s" : "");
         if (k == 2) HYP_TRY(find_sort(r, of->items[1], &sort.key));
         HYP_TRY(find_sort(r, of->items[of->count - 1], &sort.element));
         sort.ids = r->db->sorts.data[sort.element].ids || (k == 2 && r->db->sorts.data[sort.key].ids);
@@ -121,9 +122,11 @@ hyp_status hyp_el_add_function(hyp_el_reader *r, const hyp_el_function *f, const
 }
 
 /* Sorts of a list of names, and room for one more. */
-static hyp_status read_sorts(hyp_el_reader *r, const hyp_sexpr *at, hyp_sexpr *const *items, uint32_t count, hyp_el_function *f)
+static hyp_status read_sorts(hyp_el_reader *r, const hyp_sexpr *at, hyp_sexpr *const *items, uint32_t count,
+                             hyp_el_function *f)
 {
-    if (count >= HYP_EL_MAX_COLUMNS) return FAIL(at, HYP_ERR_UNSUPPORTED, "%u arguments: at most %d are read", count, HYP_EL_MAX_COLUMNS - 1);
+    if (count >= HYP_EL_MAX_COLUMNS)
+        return FAIL(at, HYP_ERR_UNSUPPORTED, "%u arguments: at most %d are read", count, HYP_EL_MAX_COLUMNS - 1);
     f->arity = count;
     f->sorts = hyp_arena_zalloc(&r->db->arena, count + 1, sizeof *f->sorts);
     if (!f->sorts) return hyp_fail_memory(r->diag, (count + 1) * sizeof *f->sorts);
@@ -138,7 +141,8 @@ static hyp_status read_cost(hyp_el_reader *r, const hyp_sexpr *form, uint32_t fr
     HYP_TRY(check_options(r, form, from, known));
     f->unextractable = flag(form, from, ":unextractable");
     f->cost = 1;
-    if (cost && (cost->kind != HYP_SX_INT || cost->integer < 0)) return FAIL(cost, HYP_ERR_MALFORMED, ":cost takes an integer that is not negative");
+    if (cost && (cost->kind != HYP_SX_INT || cost->integer < 0))
+        return FAIL(cost, HYP_ERR_MALFORMED, ":cost takes an integer that is not negative");
     if (cost) f->cost = (double)cost->integer;
     return HYP_OK;
 }
@@ -215,16 +219,19 @@ static hyp_status declare_function(hyp_el_reader *r, const hyp_sexpr *form, hyp_
         return FAIL(form, HYP_ERR_MALFORMED, "(%s NAME (SORT ..)%s)", form->items[0]->text, wanted == 3 ? "" : " SORT ..");
     HYP_TRY(read_sorts(r, form, form->items[2]->items, form->items[2]->count, &f));
     f.sorts[f.arity] = HYP_EL_UNIT;
-    if (kind == HYP_EL_RELATION && form->count > 3) return FAIL(form->items[3], HYP_ERR_UNSUPPORTED, "options of a relation are not read");
+    if (kind == HYP_EL_RELATION && form->count > 3)
+        return FAIL(form->items[3], HYP_ERR_UNSUPPORTED, "options of a relation are not read");
     if (kind != HYP_EL_RELATION) HYP_TRY(find_sort(r, form->items[3], &f.sorts[f.arity]));
     if (kind == HYP_EL_CONSTRUCTOR && r->db->sorts.data[f.sorts[f.arity]].kind != HYP_EL_EQ)
-        return FAIL(form->items[3], HYP_ERR_MALFORMED, "a constructor makes terms of a sort of the program, not %s", form->items[3]->text);
+        return FAIL(form->items[3], HYP_ERR_MALFORMED, "a constructor makes terms of a sort of the program, not %s",
+                    form->items[3]->text);
     if (kind == HYP_EL_CONSTRUCTOR) HYP_TRY(read_cost(r, form, 4, &f));
     if (kind != HYP_EL_FUNCTION) return hyp_el_add_function(r, &f, form, &made);
     HYP_TRY(check_options(r, form, 4, known));
     const hyp_sexpr *merge = option(form, 4, ":merge");
     f.no_merge = flag(form, 4, ":no-merge");
-    if (f.no_merge == (merge != NULL)) return FAIL(form, HYP_ERR_MALFORMED, "a function has either :merge EXPRESSION or :no-merge");
+    if (f.no_merge == (merge != NULL))
+        return FAIL(form, HYP_ERR_MALFORMED, "a function has either :merge EXPRESSION or :no-merge");
     if (merge) {
         hyp_el_lower l;
         hyp_el_lower_begin(&l, r->db, r->file, false, r->diag);
@@ -243,8 +250,10 @@ static hyp_status find_ruleset(hyp_el_reader *r, const hyp_sexpr *form, uint32_t
     *out = 0;
     if (!named) return HYP_OK;
     if (named->kind == HYP_SX_SYMBOL) *out = hyp_el_ruleset_named(r->db, named->text);
-    if (named->kind != HYP_SX_SYMBOL || *out == HYP_EL_NONE) return FAIL(named, HYP_ERR_MALFORMED, "there is no such ruleset");
-    if (r->db->rulesets.data[*out].parts.len) return FAIL(named, HYP_ERR_MALFORMED, "%s combines rulesets, and has no rules of its own", named->text);
+    if (named->kind != HYP_SX_SYMBOL || *out == HYP_EL_NONE)
+        return FAIL(named, HYP_ERR_MALFORMED, "there is no such ruleset");
+    if (r->db->rulesets.data[*out].parts.len)
+        return FAIL(named, HYP_ERR_MALFORMED, "%s combines rulesets, and has no rules of its own", named->text);
     return HYP_OK;
 }
 
@@ -267,8 +276,8 @@ static hyp_status lower_rule(hyp_el_lower *l, const hyp_sexpr *form, hyp_el_code
     return hyp_el_lower_finish(l, HYP_EL_NONE, out);
 }
 
-/* (rewrite L R): a match of L is united with R. `left` and `right` are the places of L and R in the form. L may be a variable
- * that :when binds. */
+/* (rewrite L R): a match of L is united with R. `left` and `right` are the places of L and R in the form. L may be a
+ * variable that :when binds. */
 static hyp_status lower_rewrite(hyp_el_lower *l, const hyp_sexpr *form, uint32_t left, uint32_t right, hyp_el_code **out)
 {
     const hyp_sexpr *when = option(form, 3, ":when"), *from = form->items[left];
@@ -280,7 +289,8 @@ static hyp_status lower_rewrite(hyp_el_lower *l, const hyp_sexpr *form, uint32_t
     bool term = from->kind == HYP_SX_LIST && match.op == HYP_EL_ATOM &&
                 l->db->functions.data[match.target].kind == HYP_EL_CONSTRUCTOR;
     if (!term && (subsume || from->kind != HYP_SX_SYMBOL))
-        return hyp_sexpr_fail(l->diag, l->file, from, HYP_ERR_MALFORMED, "the left side of a rewrite is a term of a constructor");
+        return hyp_sexpr_fail(l->diag, l->file, from, HYP_ERR_MALFORMED,
+                              "the left side of a rewrite is a term of a constructor");
     for (uint32_t i = 0; when && i < when->count; i++) HYP_TRY(hyp_el_lower_fact(l, when->items[i]));
     HYP_TRY(hyp_el_lower_turn(l));
     HYP_TRY(hyp_el_lower_expr(l, form->items[right], &pair[1]));
@@ -332,13 +342,15 @@ static hyp_status declare_ruleset(hyp_el_reader *r, const hyp_sexpr *form, bool 
     hyp_el_ruleset made = {0};
     HYP_TRY(symbol(r, form, 1, "the name of a ruleset", &name));
     HYP_TRY(hyp_el_name_of(db, name, &id, r->diag));
-    if (db->named.data[id].ruleset != HYP_EL_NONE) return FAIL(form, HYP_ERR_MALFORMED, "there is a ruleset %s already", name);
+    if (db->named.data[id].ruleset != HYP_EL_NONE)
+        return FAIL(form, HYP_ERR_MALFORMED, "there is a ruleset %s already", name);
     if (!combined && form->count != 2) return FAIL(form, HYP_ERR_MALFORMED, "(ruleset NAME)");
     hyp_status status = HYP_OK;
     for (uint32_t i = 2; i < form->count && status == HYP_OK; i++) {
         status = symbol(r, form, i, "the name of a ruleset", &part);
         uint32_t found = status == HYP_OK ? hyp_el_ruleset_named(db, part) : HYP_EL_NONE;
-        if (status == HYP_OK && found == HYP_EL_NONE) status = FAIL(form->items[i], HYP_ERR_MALFORMED, "there is no ruleset %s", part);
+        if (status == HYP_OK && found == HYP_EL_NONE)
+            status = FAIL(form->items[i], HYP_ERR_MALFORMED, "there is no ruleset %s", part);
         if (status == HYP_OK) status = hyp_vec_push(&made.parts, r->diag, found);
     }
     made.name = db->names.names.data[id];

@@ -8,7 +8,10 @@
 
 static bool extractable(const hyp_el_function *f) { return f->kind == HYP_EL_CONSTRUCTOR && !f->unextractable; }
 
-static bool usable(const hyp_el_table *t, size_t row) { return !(*hyp_el_stamp(t, row) & HYP_EL_SUBSUMED); } /* dead ones neither */
+static bool usable(const hyp_el_table *t, size_t row)
+{
+    return !(*hyp_el_stamp(t, row) & HYP_EL_SUBSUMED);
+} /* dead ones neither */
 
 /* ---- the problem ------------------------------------------------------------------------------------------------ */
 
@@ -28,7 +31,8 @@ static size_t parts(hyp_egglog *db, uint32_t sort, hyp_el_value v, uint32_t *kid
     const uint32_t *words = hyp_el_words(db, v, &len);
     size_t count = 0;
     for (uint32_t i = 0; i < len; i++)
-        count += parts(db, s->kind == HYP_EL_MAP && i % 2 == 0 ? s->key : s->element, words[i], kids ? kids + count : NULL, cost);
+        count +=
+            parts(db, s->kind == HYP_EL_MAP && i % 2 == 0 ? s->key : s->element, words[i], kids ? kids + count : NULL, cost);
     return count;
 }
 
@@ -44,7 +48,8 @@ static void gather(hyp_el_extractor *e, bool fill, size_t *out_nodes, size_t *ou
             if (!usable(&f->table, row)) continue;
             const uint32_t *r = hyp_el_row(&f->table, row);
             double cost = f->cost;
-            for (uint32_t c = 0; c < f->arity; c++) kid += parts(db, f->sorts[c], r[c], fill ? e->p.kids + kid : NULL, &cost);
+            for (uint32_t c = 0; c < f->arity; c++)
+                kid += parts(db, f->sorts[c], r[c], fill ? e->p.kids + kid : NULL, &cost);
             if (fill) {
                 e->p.owner[node] = hyp_el_find(db, r[f->arity]);
                 e->p.cost[node] = cost;
@@ -69,8 +74,9 @@ static bool is_best(const hyp_el_extractor *e, uint32_t node, const bool *settle
     return cost == e->weight[e->p.owner[node]];
 }
 
-/* Of terms of equal cost, takes the one that egglog takes: that which rounds over all rows in their order reach first. Few rounds
- * reach nearly all; what they do not reach keeps the solver's choice, which only leads to classes that are as good. */
+/* Of terms of equal cost, takes the one that egglog takes: that which rounds over all rows in their order reach first. Few
+ * rounds reach nearly all; what they do not reach keeps the solver's choice, which only leads to classes that are as good.
+ */
 static hyp_status break_ties(hyp_el_extractor *e, hyp_diag *diag)
 {
     enum { ROUNDS = 64 };

@@ -5,8 +5,8 @@
 #include "egraph/egglog/db.h"
 #include "egraph/extract/problem.h"
 
-/* A node is a row of a constructor; a class is an id. The cost of a term is the sum of the costs of its constructors, a literal
- * costing 1. */
+/* A node is a row of a constructor; a class is an id. The cost of a term is the sum of the costs of its constructors, a
+ * literal costing 1. */
 typedef struct hyp_el_extractor {
     hyp_egglog *db;
     hyp_problem p;

@@ -1,5 +1,5 @@
-/* infer.c - sorts of registers, and which form of a primitive is meant: forms that do not fit what is known fall away until one
- * is left. */
+/* infer.c - sorts of registers, and which form of a primitive is meant: forms that do not fit what is known fall away until
+ * one is left. */
 #include <string.h>
 
 #include "egraph/egglog/db.h"

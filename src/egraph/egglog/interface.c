@@ -30,12 +30,13 @@ static hyp_egglog_value to_c(hyp_egglog *db, uint32_t sort, hyp_el_value v)
 
 static hyp_status from_c(const hyp_el_call *call, const hyp_egglog_value *v, hyp_el_value *out)
 {
-    static const hyp_egglog_kind kinds[] = {HYP_EGGLOG_UNIT, HYP_EGGLOG_BOOL, HYP_EGGLOG_I64, HYP_EGGLOG_F64, HYP_EGGLOG_STRING};
+    static const hyp_egglog_kind kinds[] = {HYP_EGGLOG_UNIT, HYP_EGGLOG_BOOL, HYP_EGGLOG_I64, HYP_EGGLOG_F64,
+                                            HYP_EGGLOG_STRING};
     uint32_t sort = call->sorts[call->count];
     *out = 0;
     if (v->kind != kinds[sort] || (v->kind == HYP_EGGLOG_STRING && !v->as.string))
-        return hyp_fail(call->diag, HYP_ERR_INVALID_ARGUMENT, "a primitive registered for %s has given another kind of value",
-                        call->db->sorts.data[sort].name);
+        return hyp_fail(call->diag, HYP_ERR_INVALID_ARGUMENT,
+                        "a primitive registered for %s has given another kind of value", call->db->sorts.data[sort].name);
     switch (v->kind) {
     case HYP_EGGLOG_BOOL: *out = v->as.boolean; return HYP_OK;
     case HYP_EGGLOG_I64: return hyp_el_i64(call->db, v->as.i64, out, call->diag);
@@ -66,28 +67,30 @@ static char letter_of(const char *sort)
     return 0;
 }
 
-hyp_status hyp_egglog_register(hyp_egglog *db, const char *name, const char *const *argument_sorts, size_t count, const char *sort,
-                               hyp_egglog_primitive_fn fn, void *user, hyp_diag *diag)
+hyp_status hyp_egglog_register(hyp_egglog *db, const char *name, const char *const *argument_sorts, size_t count,
+                               const char *sort, hyp_egglog_primitive_fn fn, void *user, hyp_diag *diag)
 {
     char letters[MOST_ARGUMENTS + 1] = {0};
     HYP_NEED(db);
     HYP_NEED(name);
     HYP_NEED(fn);
     HYP_NEED_LIST(argument_sorts, count);
-    if (count > MOST_ARGUMENTS) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: %zu arguments: at most %d", name, count, MOST_ARGUMENTS);
+    if (count > MOST_ARGUMENTS)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: %zu arguments: at most %d", name, count, MOST_ARGUMENTS);
     for (size_t i = 0; i <= count; i++) {
         const char *of = i == count ? sort : argument_sorts[i];
         char letter = letter_of(of);
         if (!letter)
-            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: the sort of a primitive is Unit, bool, i64, f64 or String, not %s", name,
-                            of ? of : "NULL");
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                            "%s: the sort of a primitive is Unit, bool, i64, f64 or String, not %s", name, of ? of : "NULL");
         if (i < count)
             letters[i] = letter;
         else
             letters[MOST_ARGUMENTS] = letter;
     }
     registered *c = hyp_arena_zalloc(&db->arena, 1, sizeof *c);
-    hyp_el_prim p = {.name = hyp_arena_strdup(&db->arena, name), .result = letters[MOST_ARGUMENTS], .fn = call_registered, .user = c};
+    hyp_el_prim p = {
+        .name = hyp_arena_strdup(&db->arena, name), .result = letters[MOST_ARGUMENTS], .fn = call_registered, .user = c};
     p.args = hyp_arena_strndup(&db->arena, letters, count);
     if (!c || !p.name || !p.args) return hyp_fail_memory(diag, sizeof *c);
     *c = (registered){fn, user};

@@ -68,8 +68,8 @@ static hyp_status equate(hyp_el_lower *l, uint32_t a, uint32_t b, const hyp_sexp
     return HYP_OK;
 }
 
-hyp_status hyp_el_lower_emit(hyp_el_lower *l, hyp_el_op op, uint32_t target, const uint32_t *args, uint32_t count, uint32_t out,
-                             const hyp_sexpr *at)
+hyp_status hyp_el_lower_emit(hyp_el_lower *l, hyp_el_op op, uint32_t target, const uint32_t *args, uint32_t count,
+                             uint32_t out, const hyp_sexpr *at)
 {
     hyp_el_ins ins = {.op = op, .target = target, .out = out, .count = count, .at = at};
     ins.args = hyp_arena_alloc(l->arena, (count + 1) * sizeof *ins.args);
@@ -92,23 +92,26 @@ static hyp_status lower_number(hyp_el_lower *l, const hyp_sexpr *sx, uint32_t *o
     return constant(l, HYP_EL_F64, v, out);
 }
 
-static hyp_status lower_function(hyp_el_lower *l, uint32_t function, const hyp_sexpr *sx, const uint32_t *args, uint32_t count,
-                                 uint32_t *out)
+static hyp_status lower_function(hyp_el_lower *l, uint32_t function, const hyp_sexpr *sx, const uint32_t *args,
+                                 uint32_t count, uint32_t *out)
 {
     const hyp_el_function *f = &l->db->functions.data[function];
     uint32_t columns[HYP_EL_MAX_COLUMNS];
     if (count != f->arity)
-        return FAIL(sx, HYP_ERR_MALFORMED, "%s takes %u argument%s, and gets %u", f->name, f->arity, f->arity == 1 ? "" : "s", count);
+        return FAIL(sx, HYP_ERR_MALFORMED, "%s takes %u argument%s, and gets %u", f->name, f->arity,
+                    f->arity == 1 ? "" : "s", count);
     if (l->in_head && f->kind == HYP_EL_FUNCTION && !l->may_look_up)
-        return FAIL(sx, HYP_ERR_MALFORMED, "%s is a function, whose value a right side cannot look up: match (= x (%s ..)) on the left",
-                    f->name, f->name);
+        return FAIL(sx, HYP_ERR_MALFORMED,
+                    "%s is a function, whose value a right side cannot look up: match (= x (%s ..)) on the left", f->name,
+                    f->name);
     for (uint32_t i = 0; i < count; i++) {
         HYP_TRY(hyp_el_lower_expect(l, args[i], f->sorts[i], sx->count > i + 1 ? sx->items[i + 1] : sx));
         columns[i] = args[i];
     }
     HYP_TRY(hyp_el_lower_reg(l, NULL, f->sorts[f->arity], out));
     columns[count] = *out;
-    return hyp_el_lower_emit(l, l->in_head ? HYP_EL_CALL : HYP_EL_ATOM, function, columns, l->in_head ? count : count + 1, *out, sx);
+    return hyp_el_lower_emit(l, l->in_head ? HYP_EL_CALL : HYP_EL_ATOM, function, columns, l->in_head ? count : count + 1,
+                             *out, sx);
 }
 
 static hyp_status lower_name(hyp_el_lower *l, const hyp_sexpr *sx, uint32_t *out)
@@ -238,12 +241,13 @@ static hyp_status lower_place(hyp_el_lower *l, const hyp_sexpr *sx, uint32_t *ou
 {
     bool call = sx->kind == HYP_SX_LIST && sx->count && sx->items[0]->kind == HYP_SX_SYMBOL;
     *out_function = call ? hyp_el_function_named(l->db, sx->items[0]->text) : HYP_EL_NONE;
-    if (*out_function == HYP_EL_NONE) return FAIL(sx, HYP_ERR_MALFORMED, "a call of a function, constructor or relation is wanted");
+    if (*out_function == HYP_EL_NONE)
+        return FAIL(sx, HYP_ERR_MALFORMED, "a call of a function, constructor or relation is wanted");
     const hyp_el_function *f = &l->db->functions.data[*out_function];
     if (f->kind == HYP_EL_GLOBAL) return FAIL(sx, HYP_ERR_MALFORMED, "%s is a name of a value, not a function", f->name);
     if (sx->count - 1 != f->arity)
-        return FAIL(sx, HYP_ERR_MALFORMED, "%s takes %u argument%s, and gets %u", f->name, f->arity, f->arity == 1 ? "" : "s",
-                    sx->count - 1);
+        return FAIL(sx, HYP_ERR_MALFORMED, "%s takes %u argument%s, and gets %u", f->name, f->arity,
+                    f->arity == 1 ? "" : "s", sx->count - 1);
     for (uint32_t i = 0; i < f->arity; i++) {
         HYP_TRY(hyp_el_lower_expr(l, sx->items[i + 1], &args[i]));
         HYP_TRY(hyp_el_lower_expect(l, args[i], f->sorts[i], sx->items[i + 1]));
@@ -268,7 +272,8 @@ hyp_status hyp_el_lower_unite(hyp_el_lower *l, const uint32_t pair[2], const hyp
 {
     uint32_t sort = l->regs.data[hyp_el_reg_of(l, pair[0])].sort;
     if (l->db->sorts.data[sort].kind != HYP_EL_EQ)
-        return FAIL(at, HYP_ERR_MALFORMED, "values of sort %s cannot be united: they are not e-classes", l->db->sorts.data[sort].name);
+        return FAIL(at, HYP_ERR_MALFORMED, "values of sort %s cannot be united: they are not e-classes",
+                    l->db->sorts.data[sort].name);
     HYP_TRY(hyp_el_lower_expect(l, pair[1], sort, second));
     return hyp_el_lower_emit(l, HYP_EL_UNION, 0, pair, 2, HYP_EL_NONE, at);
 }
@@ -319,13 +324,15 @@ static hyp_status lower_action(hyp_el_lower *l, const hyp_sexpr *sx)
     if (!removes && !hyp_sexpr_is_form(sx, "subsume")) return hyp_el_lower_expr(l, sx, &function);
     HYP_TRY(lower_place(l, sx->items[1], &function, args));
     const hyp_el_function *f = &l->db->functions.data[function];
-    if (!removes && f->kind == HYP_EL_FUNCTION) return FAIL(sx, HYP_ERR_MALFORMED, "%s is a function: only terms and relations are subsumed", f->name);
+    if (!removes && f->kind == HYP_EL_FUNCTION)
+        return FAIL(sx, HYP_ERR_MALFORMED, "%s is a function: only terms and relations are subsumed", f->name);
     return hyp_el_lower_emit(l, removes ? HYP_EL_DELETE : HYP_EL_SUBSUME, function, args, f->arity, HYP_EL_NONE, sx);
 }
 
 hyp_status hyp_el_lower_action(hyp_el_lower *l, const hyp_sexpr *sx)
 {
-    if (sx->kind != HYP_SX_LIST || !sx->count) return FAIL(sx, HYP_ERR_MALFORMED, "an action is a call, let, set, union, delete, subsume or panic");
+    if (sx->kind != HYP_SX_LIST || !sx->count)
+        return FAIL(sx, HYP_ERR_MALFORMED, "an action is a call, let, set, union, delete, subsume or panic");
     HYP_TRY(lower_action(l, sx));
     return hyp_el_infer(l, l->head.data, l->head.len);
 }

@@ -52,9 +52,9 @@ static void place_ready(planner *p, hyp_el_plan *plan)
     }
 }
 
-/* The atom to go on with: a row by its key before all, then the one with most known columns for those that are not. A known class
- * that an atom makes counts twice: from a term to what uses it, or back, few rows lead, from a variable that two terms share (a
- * factor, a constant) very many may. */
+/* The atom to go on with: a row by its key before all, then the one with most known columns for those that are not. A known
+ * class that an atom makes counts twice: from a term to what uses it, or back, few rows lead, from a variable that two terms
+ * share (a factor, a constant) very many may. */
 static uint32_t best_atom(const planner *p)
 {
     uint32_t best = HYP_EL_NONE;
@@ -105,7 +105,8 @@ static hyp_status make_plan(planner *p, uint32_t first, hyp_el_plan *plan)
         place_atom(p, next, first, &plan->steps[plan->count++]);
     }
     if (plan->count == p->code->body_count) return HYP_OK;
-    return hyp_fail(l->diag, HYP_ERR_MALFORMED, "%s: %s: a primitive has an argument that nothing binds", l->file, l->for_what);
+    return hyp_fail(l->diag, HYP_ERR_MALFORMED, "%s: %s: a primitive has an argument that nothing binds", l->file,
+                    l->for_what);
 }
 
 hyp_status hyp_el_make_plans(hyp_el_lower *l, hyp_el_code *code)

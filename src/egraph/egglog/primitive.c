@@ -12,30 +12,32 @@
 #define S(n) hyp_el_get_string(call->db, call->args[n])
 
 /* A primitive of one expression each; `holds` may be cleared where there is no value. */
-#define PRIM(name, body)                                                                                                     \
-    static hyp_status name(const hyp_el_call *call, hyp_el_value *out, bool *out_holds)                                       \
-    {                                                                                                                        \
-        (void)call;                                                                                                          \
-        *out = 0;                                                                                                            \
-        body                                                                                                                 \
+#define PRIM(name, body)                                                                                                    \
+    static hyp_status name(const hyp_el_call *call, hyp_el_value *out, bool *out_holds)                                     \
+    {                                                                                                                       \
+        (void)call;                                                                                                         \
+        *out = 0;                                                                                                           \
+        body                                                                                                                \
     }
-#define GIVES_I64(name, ok, value)                                                                                           \
-    PRIM(name, int64_t r = 0; *out_holds = (ok); if (*out_holds) r = (value); return hyp_el_i64(call->db, r, out, call->diag);)
+#define GIVES_I64(name, ok, value)                                                                                          \
+    PRIM(name, int64_t r = 0; *out_holds = (ok); if (*out_holds) r = (value);                                               \
+         return hyp_el_i64(call->db, r, out, call->diag);)
 #define GIVES_F64(name, ok, value) PRIM(name, *out_holds = (ok); return hyp_el_f64(call->db, (value), out, call->diag);)
 #define GIVES_BOOL(name, value) PRIM(name, *out_holds = true; *out = (value) ? 1 : 0; return HYP_OK;)
 #define HOLDS(name, value) PRIM(name, *out_holds = (value); return HYP_OK;)
 
 /* ---- i64: no value where the result does not fit ------------------------------------------------------------ */
 
-#define CHECKED(name, builtin)                                                                                               \
-    PRIM(name, int64_t r; *out_holds = !builtin(I(0), I(1), &r); return *out_holds ? hyp_el_i64(call->db, r, out, call->diag) : HYP_OK;)
+#define CHECKED(name, builtin)                                                                                              \
+    PRIM(name, int64_t r; *out_holds = !builtin(I(0), I(1), &r);                                                            \
+         return *out_holds ? hyp_el_i64(call->db, r, out, call->diag) : HYP_OK;)
 CHECKED(i_add, __builtin_add_overflow)
 CHECKED(i_sub, __builtin_sub_overflow)
 CHECKED(i_mul, __builtin_mul_overflow)
 static bool divides(int64_t a, int64_t b) { return b != 0 && !(a == INT64_MIN && b == -1); }
 static int64_t shifted(int64_t a, int64_t by, bool left)
 {
-    return left ? (int64_t)((uint64_t)a << by) : a < 0 ? (int64_t)~(~(uint64_t)a >> by) : (int64_t)((uint64_t)a >> by);
+    return left ? (int64_t)((uint64_t)a << by) : a < 0 ? (int64_t) ~(~(uint64_t)a >> by) : (int64_t)((uint64_t)a >> by);
 }
 static int64_t log2_of(int64_t a) { return 63 - __builtin_clzll((uint64_t)a); }
 GIVES_I64(i_div, divides(I(0), I(1)), I(0) / I(1))

@@ -52,11 +52,13 @@ static hyp_status iterate(hyp_egglog *db, uint32_t ruleset, bool *out_changed, h
 static hyp_status find_ruleset(hyp_el_reader *r, const hyp_sexpr *sx, uint32_t *out)
 {
     *out = sx->kind == HYP_SX_SYMBOL ? hyp_el_ruleset_named(r->db, sx->text) : HYP_EL_NONE;
-    return *out == HYP_EL_NONE ? FAIL(sx, HYP_ERR_MALFORMED, "there is no ruleset %s", sx->text ? sx->text : "of that form") : HYP_OK;
+    return *out == HYP_EL_NONE ? FAIL(sx, HYP_ERR_MALFORMED, "there is no ruleset %s", sx->text ? sx->text : "of that form")
+                               : HYP_OK;
 }
 
 /* One iteration unless the facts hold already. */
-static hyp_status run_once(hyp_el_reader *r, uint32_t ruleset, hyp_sexpr *const *until, uint32_t until_count, bool *out_changed)
+static hyp_status run_once(hyp_el_reader *r, uint32_t ruleset, hyp_sexpr *const *until, uint32_t until_count,
+                           bool *out_changed)
 {
     bool holds = false;
     *out_changed = false;
@@ -65,7 +67,8 @@ static hyp_status run_once(hyp_el_reader *r, uint32_t ruleset, hyp_sexpr *const 
 }
 
 /* What follows (run ..: the ruleset, how often, and :until. */
-static hyp_status read_run(hyp_el_reader *r, const hyp_sexpr *form, uint32_t *out_ruleset, int64_t *out_times, uint32_t *out_until)
+static hyp_status read_run(hyp_el_reader *r, const hyp_sexpr *form, uint32_t *out_ruleset, int64_t *out_times,
+                           uint32_t *out_until)
 {
     uint32_t at = 1;
     *out_ruleset = 0;
@@ -76,7 +79,8 @@ static hyp_status read_run(hyp_el_reader *r, const hyp_sexpr *form, uint32_t *ou
     if (*out_times < 0) return FAIL(form, HYP_ERR_MALFORMED, "a negative number of iterations");
     *out_until = form->count;
     if (at == form->count) return HYP_OK;
-    if (!hyp_sexpr_is(form->items[at], ":until")) return FAIL(form->items[at], HYP_ERR_MALFORMED, "(run [RULESET] [N] [:until FACT ..])");
+    if (!hyp_sexpr_is(form->items[at], ":until"))
+        return FAIL(form->items[at], HYP_ERR_MALFORMED, "(run [RULESET] [N] [:until FACT ..])");
     *out_until = at + 1;
     return HYP_OK;
 }

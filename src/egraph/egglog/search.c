@@ -140,7 +140,13 @@ static hyp_status run_plans(search *s)
 hyp_status hyp_el_search(hyp_egglog *db, const hyp_el_code *code, uint32_t since, bool subsumed_too, hyp_el_match_fn fn,
                          void *user, hyp_diag *diag)
 {
-    search s = {.db = db, .code = code, .since = since, .first = since == 0, .subsumed_too = subsumed_too, .fn = fn, .user = user,
+    search s = {.db = db,
+                .code = code,
+                .since = since,
+                .first = since == 0,
+                .subsumed_too = subsumed_too,
+                .fn = fn,
+                .user = user,
                 .diag = diag};
     s.plan = code->plans;
     s.regs = hyp_malloc((code->reg_count + code->body_count + 1) * sizeof *s.regs);

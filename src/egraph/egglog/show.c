@@ -91,7 +91,8 @@ static hyp_status print_value(hyp_el_reader *r, const hyp_sexpr *form, uint32_t 
     bool term = r->db->sorts.data[sort].kind == HYP_EL_EQ;
     hyp_status status = hyp_el_extractor_begin(&e, r->db, r->diag);
     if (status == HYP_OK && term && e.choice[v] == HYP_EL_NONE)
-        status = FAIL(form, HYP_ERR_MISMATCH, "there is no term to extract: all that there are are subsumed, deleted or unextractable");
+        status = FAIL(form, HYP_ERR_MISMATCH,
+                      "there is no term to extract: all that there are are subsumed, deleted or unextractable");
     if (status == HYP_OK && most && term)
         status = print_variants(r, &e, v, most, &sb);
     else if (status == HYP_OK) {
@@ -141,7 +142,8 @@ static hyp_status print_sizes(hyp_el_reader *r, const hyp_sexpr *form)
         if (shown(&db->functions.data[i])) order[count++] = &db->functions.data[i];
     qsort(order, count, sizeof *order, by_name);
     hyp_strbuf_puts(&sb, "(");
-    for (size_t i = 0; i < count; i++) hyp_strbuf_printf(&sb, "%s(%s %zu)", i ? "\n " : "", order[i]->name, order[i]->table.live);
+    for (size_t i = 0; i < count; i++)
+        hyp_strbuf_printf(&sb, "%s(%s %zu)", i ? "\n " : "", order[i]->name, order[i]->table.live);
     hyp_strbuf_puts(&sb, ")\n");
     hyp_free(order);
     return flush(r, form, &sb);
@@ -179,10 +181,13 @@ hyp_status hyp_el_print_function(hyp_el_reader *r, const hyp_sexpr *form)
     int64_t most = INT64_MAX;
     HYP_TRY(hyp_el_rebuild(r->db, r->diag));
     if (size && form->count == 1) return print_sizes(r, form);
-    if (form->count < 2 || form->items[1]->kind != HYP_SX_SYMBOL) return FAIL(form, HYP_ERR_MALFORMED, "(%s NAME)", form->items[0]->text);
+    if (form->count < 2 || form->items[1]->kind != HYP_SX_SYMBOL)
+        return FAIL(form, HYP_ERR_MALFORMED, "(%s NAME)", form->items[0]->text);
     uint32_t function = hyp_el_function_named(r->db, form->items[1]->text);
-    if (function == HYP_EL_NONE) return FAIL(form->items[1], HYP_ERR_MALFORMED, "there is no table %s", form->items[1]->text);
-    if (form->count > (size ? 2u : 3u)) return FAIL(form->items[form->count - 1], HYP_ERR_UNSUPPORTED, "options of %s are not read", form->items[0]->text);
+    if (function == HYP_EL_NONE)
+        return FAIL(form->items[1], HYP_ERR_MALFORMED, "there is no table %s", form->items[1]->text);
+    if (form->count > (size ? 2u : 3u))
+        return FAIL(form->items[form->count - 1], HYP_ERR_UNSUPPORTED, "options of %s are not read", form->items[0]->text);
     if (!size) {
         if (form->count == 3 && (form->items[2]->kind != HYP_SX_INT || form->items[2]->integer < 0))
             return FAIL(form->items[2], HYP_ERR_MALFORMED, "a number of rows is wanted");

@@ -6,10 +6,10 @@
 typedef struct hyp_el_saved {
     struct hyp_el_saved *next;
     size_t sorts, functions, rulesets, rules, named, parents;
-    hyp_el_table *tables;   /* by function */
-    size_t *ruleset_rules;  /* by ruleset: how many it had */
-    uint32_t *since;        /* by rule */
-    hyp_el_name *names;     /* `named` */
+    hyp_el_table *tables;  /* by function */
+    size_t *ruleset_rules; /* by ruleset: how many it had */
+    uint32_t *since;       /* by rule */
+    hyp_el_name *names;    /* `named` */
     uint32_t *parent;
     uint32_t epoch;
 } hyp_el_saved;

@@ -11,7 +11,8 @@ hyp_status hyp_el_grow(hyp_egglog *db, void *array, size_t *cap, size_t want, si
     if (!hyp_mul_size(next, elem, &bytes)) return hyp_fail_memory(diag, SIZE_MAX);
     size_t more = bytes - *cap * elem;
     if (db->options.max_bytes && db->bytes + more > db->options.max_bytes)
-        return hyp_fail(diag, HYP_ERR_LIMIT, "the database has %zu bytes and its limit is %zu", db->bytes, db->options.max_bytes);
+        return hyp_fail(diag, HYP_ERR_LIMIT, "the database has %zu bytes and its limit is %zu", db->bytes,
+                        db->options.max_bytes);
     void *grown = hyp_large_realloc(*(void **)array, *cap * elem, bytes);
     if (!grown) return hyp_fail_memory(diag, bytes);
     *(void **)array = grown;

@@ -95,7 +95,8 @@ static uint64_t hash_sequence(const hyp_egglog *db, size_t i)
     return hyp_hash(db->words_of.data + s.start, s.len * sizeof(uint32_t), s.sort);
 }
 
-hyp_status hyp_el_sequence_of(hyp_egglog *db, uint32_t sort, const uint32_t *words, size_t len, hyp_el_value *out, hyp_diag *diag)
+hyp_status hyp_el_sequence_of(hyp_egglog *db, uint32_t sort, const uint32_t *words, size_t len, hyp_el_value *out,
+                              hyp_diag *diag)
 {
     static const uint32_t none;
     if (!len) words = &none;
@@ -103,7 +104,8 @@ hyp_status hyp_el_sequence_of(hyp_egglog *db, uint32_t sort, const uint32_t *wor
     size_t mask = db->sequence_slot_count - 1, at = hyp_hash(words, len * sizeof *words, sort) & mask;
     for (; db->sequence_slots[at]; at = (at + 1) & mask) {
         hyp_el_sequence s = db->sequences.data[db->sequence_slots[at] - 1];
-        if (s.sort == sort && s.len == len && (!len || memcmp(db->words_of.data + s.start, words, len * sizeof *words) == 0)) {
+        if (s.sort == sort && s.len == len &&
+            (!len || memcmp(db->words_of.data + s.start, words, len * sizeof *words) == 0)) {
             *out = db->sequence_slots[at] - 1;
             return HYP_OK;
         }

@@ -1,6 +1,6 @@
 """egglog programs by hypatia-egraph run, beside egglog itself where its Python package is installed.
 
-    python3 bench/egglog.py [--tool build/release/bin/hypatia-egraph] [--rounds 5]
+    python3 bench/egglog_programs.py [--tool build/release/bin/hypatia-egraph] [--rounds 5]
 
 Seconds are processor time of what runs the program, the least of some rounds in turns, so that other work on the machine does not
 count: of ours the whole process, of egglog reading and running the program, without Python. The sizes of all tables are compared.
@@ -53,7 +53,7 @@ def programs():
         yield f"math {n}", egraph.egglog_program(math, terms) + f"\n(run {n})\n(print-size)\n"
     yield "sums of 10", egraph.egglog_program(sums, egraph.chain(10)) + "\n(run 12)\n(print-size)\n"
     yield "path of 1000", path(1000)
-    yield "points-to", points_to(600)
+    yield "points-to", points_to(2000)
 
 
 def run_ours(tool, file):
