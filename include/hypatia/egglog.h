@@ -70,6 +70,7 @@ typedef enum hyp_egglog_kind {
     HYP_EGGLOG_CONTAINER /* a Vec, Set or Map: `id` is equal for equal ones */
 } hyp_egglog_kind;
 
+/* Programs make arrays of these: it never changes. */
 typedef struct hyp_egglog_value {
     hyp_egglog_kind kind;
     union {

@@ -10,7 +10,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OF = {"status": {"hypatia", "hypatia-rt"}, "types": {"hypatia", "hypatia-rt"}, "signature": {"hypatia", "hypatia-rt"}, "runtime": {"hypatia-rt"}, "nn": {"hypatia-rt"},
       "compiler": {"hypatia"}, "egglog": {"hypatia"}, "egraph": {"hypatia"}, "tensor_io": {"hypatia"}, "onnx": set()}
-FIXED = {"hyp_tensor", "hyp_diag", "hyp_samples", "hyp_plan_run", "hyp_nn_layer", "hyp_nn_gradient"}
+FIXED = {"hyp_tensor", "hyp_diag", "hyp_samples", "hyp_plan_run", "hyp_nn_layer", "hyp_nn_gradient", "hyp_egglog_value"}
 
 
 def without_size(path):
