@@ -1,4 +1,4 @@
-/* hypatia - runs plans: run, bench, tune, train, export, export-c, inspect, diff, report, verify, serve, keygen, sign. docs/cli.md
+/* hypatia - runs plans: run, bench, tune, train, export, export-c, inspect, diff, report, verify, serve, triton, keygen, sign. docs/cli.md
  * describes it. */
 #include <string.h>
 
@@ -19,6 +19,7 @@ static const struct {
     {"report", "make a page of a plan: what it is, how it came to be", command_report},
     {"verify", "compare a plan with the model it came from", command_verify},
     {"serve", "serve plans by HTTP", command_serve},
+    {"triton", "make a model of Triton Inference Server of a plan", command_triton},
     {"keygen", "make a key for signing plans", command_keygen},
     {"sign", "sign a plan", command_sign},
 };

@@ -15,6 +15,7 @@ int command_export(int argc, char **argv);
 int command_export_c(int argc, char **argv);
 int command_diff(int argc, char **argv);
 int command_report(int argc, char **argv);
+int command_triton(int argc, char **argv);
 int command_keygen(int argc, char **argv);
 int command_serve(int argc, char **argv);
 int command_sign(int argc, char **argv);

@@ -62,7 +62,7 @@ def check_bash(environment, folder):
     def ask(*words):
         return bash(environment, *words)
 
-    commands = {"run", "bench", "tune", "train", "export", "export-c", "inspect", "diff", "report", "verify", "serve", "keygen", "sign"}
+    commands = {"run", "bench", "tune", "train", "export", "export-c", "inspect", "diff", "report", "verify", "serve", "triton", "keygen", "sign"}
     assert ask("hypatia", "") == commands | {"--help", "--version"}
     assert ask("hypatia", "in") == {"inspect"} and ask("hypatia-egraph", "e") == {"extract"}
     for command in (("hypatiac",), ("hypatia", "train"), ("hypatia-egraph", "saturate")):

@@ -12,7 +12,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../support"))
 import hyp  # noqa: E402
 
-COMMANDS = {"hypatiac": [None], "hypatia": ["run", "bench", "tune", "train", "export", "export-c", "inspect", "diff", "report", "verify", "serve", "keygen", "sign"], "hypatia-egraph": ["saturate", "extract", "run"]}
+COMMANDS = {"hypatiac": [None], "hypatia": ["run", "bench", "tune", "train", "export", "export-c", "inspect", "diff", "report", "verify", "serve", "triton", "keygen", "sign"], "hypatia-egraph": ["saturate", "extract", "run"]}
 MAN3 = os.path.join(hyp.ROOT, "scripts/man3.py")
 HEADERS = sorted(glob.glob(os.path.join(hyp.ROOT, "include/hypatia/*.h")))
 

@@ -79,6 +79,7 @@ def check_contents(made):
     for library, name in (("libhypatia-rt", "libhypatia-rt0"), ("libhypatia", "libhypatia0")):
         for file, where in ((f".so.{now}", name), (".so.0", name), (".so", "libhypatia-dev"), (".a", "libhypatia-dev")):
             assert libraries.pop(library + file) == where, library + file
+    assert libraries.pop("libtriton_hypatia.so") == "hypatia-tools"
     assert not libraries, libraries
     assert sorted(os.path.basename(path) for path in held["libhypatia-dev"] if path.startswith("include/hypatia/")) == HEADERS
     assert len([path for path in held["libhypatia-dev"] if path.endswith(".pc")]) == 4

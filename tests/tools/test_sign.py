@@ -49,6 +49,8 @@ def check_commands(plan, step, checkpoint, key, unsigned, other):
     run("hypatia", "export-c", "fixed.bin", "-o", "fixed.c", "--require-signature", key, code=1, says="is not signed")
     run("hypatia", "sign", "fixed.bin", "--key", "key")
     run("hypatia", "export-c", "fixed.bin", "-o", "fixed.c", "--require-signature", key)
+    run("hypatia", "triton", unsigned, "-o", "repository", "--require-signature", key, code=1, says="is not signed")
+    run("hypatia", "triton", plan, "-o", "repository", "--require-signature", key)
     assert run("hypatia", "diff", plan, plan, "--require-signature", key) == "the same\n"
     run("hypatia", "diff", plan, unsigned, "--require-signature", key, code=2, says="unsigned.bin: the file is not signed")
     train = ["hypatia", "train", step, "--data", "image=" + os.path.join(hyp.ROOT, "examples/digits/images.npy"), "--data",

@@ -1,0 +1,203 @@
+"""A tritonserver under load: libtriton_hypatia.so beside the server's Python backend that runs onnxruntime, the same model, in one server.
+
+    scripts/triton-test.sh bench [MODEL.onnx ...] [--build build/release] [--clients 1,8,32] [--rounds 5] [--seconds 2] [--max-batch 64]
+                                 [--delay 0] [--instances 1] [--threads 1]
+
+Without a model: the network of examples/digits, and a perceptron of 8 million multiplications a row. Both models have the same
+configuration: one instance, the server's dynamic batching, one thread for a run. The peer joins the requests that it is given in
+numpy, as ours does. Each client sends a row in binary over HTTP, waits for the answer, and sends the next; all of them are in one process, which makes
+no numpy of anything, beside the server on the same processors. Rounds of both are interleaved. Printed are medians over rounds: requests a
+second, p50 and p99 of a request in milliseconds, and the rows of a run by the server's statistics.
+"""
+import argparse
+import os
+import selectors
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+import triton_server
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+
+PEER = '''
+import json, os
+import numpy as np, onnxruntime
+import triton_python_backend_utils as utils
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads, options.log_severity_level = THREADS, 1, 4
+        self.session = onnxruntime.InferenceSession(os.path.join(os.path.dirname(__file__), "model.onnx"), options, providers=["CPUExecutionProvider"])
+        self.inputs = [value.name for value in self.session.get_inputs()]
+        self.outputs = [value.name for value in self.session.get_outputs()]
+
+    def execute(self, requests):
+        rows = [[utils.get_input_tensor_by_name(request, name).as_numpy() for name in self.inputs] for request in requests]
+        feeds = {name: np.concatenate([one[i] for one in rows]) if len(rows) > 1 else rows[0][i] for i, name in enumerate(self.inputs)}
+        ends = np.cumsum([len(one[0]) for one in rows])[:-1]
+        parts = [np.split(value, ends) for value in self.session.run(None, feeds)]
+        return [utils.InferenceResponse([utils.Tensor(name, part[k]) for name, part in zip(self.outputs, parts)]) for k in range(len(requests))]
+'''
+
+
+def perceptron(path):
+    """1024-2048-2048-1024, 8.4 million multiplications a row."""
+    sizes, nodes, constants, last = [1024, 2048, 2048, 1024], [], [], "x"
+    noise = np.random.default_rng(1)
+    for i, (a, b) in enumerate(zip(sizes, sizes[1:])):
+        constants += [numpy_helper.from_array((noise.standard_normal((a, b)) / a**0.5).astype(np.float32), f"w{i}"),
+                      numpy_helper.from_array(noise.standard_normal(b).astype(np.float32), f"b{i}")]
+        out = "y" if i == len(sizes) - 2 else f"r{i}"
+        nodes += [helper.make_node("MatMul", [last, f"w{i}"], [f"m{i}"]), helper.make_node("Add", [f"m{i}", f"b{i}"], [f"a{i}" if out != "y" else "y"])]
+        if out != "y":
+            nodes.append(helper.make_node("Relu", [f"a{i}"], [out]))
+        last = out
+    graph = helper.make_graph(nodes, "perceptron", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", sizes[0]])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", sizes[-1]])], constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def make_models(path, repo, options):
+    """NAME, served by us, and NAME_peer. Returns the name."""
+    name = os.path.splitext(os.path.basename(path))[0]
+    plan = os.path.join(os.path.dirname(repo), name + ".bin")
+    tools = os.path.join(options.build, "bin")
+    subprocess.run([tools + "/hypatiac", path, "-o", plan, "-q"], check=True)
+    said = subprocess.run([tools + "/hypatia", "triton", plan, "-o", repo, "--name", name, "--max-batch", str(options.max_batch), "--delay", str(options.delay),
+                           "--instances", str(options.instances), "--threads", str(options.threads)], check=True, capture_output=True, text=True).stdout
+    assert f"up to {options.max_batch} rows" in said, said
+    peer = os.path.join(repo, name + "_peer")
+    os.makedirs(peer + "/1")
+    shutil.copy(path, peer + "/1/model.onnx")
+    with open(peer + "/1/model.py", "w", encoding="utf-8") as file:
+        file.write(PEER.replace("THREADS", str(options.threads)))
+    with open(f"{repo}/{name}/config.pbtxt", encoding="utf-8") as file:
+        config = file.read()
+    config = config.replace(f'name: "{name}"', f'name: "{name}_peer"', 1).replace('backend: "hypatia"', 'backend: "python"').replace('"model.plan"', '"model.py"')
+    with open(peer + "/config.pbtxt", "w", encoding="utf-8") as file:
+        file.write(config)
+    return name
+
+
+def make_request(server, model, path):
+    """The bytes of one, and what onnxruntime gives for it."""
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    feeds = {info.name: np.random.default_rng(7).standard_normal([1, *info.shape[1:]]).astype(np.float32) for info in session.get_inputs()}
+    import tritonclient.http as http
+    inputs = []
+    for name, value in feeds.items():
+        inputs.append(http.InferInput(name, list(value.shape), "FP32"))
+        inputs[-1].set_data_from_numpy(value)
+    body, header = http.InferenceServerClient.generate_request_body(inputs)
+    head = f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\nInference-Header-Content-Length: {header}\r\n\r\n"
+    client = http.InferenceServerClient(f"127.0.0.1:{server.port}")
+    answer = client.infer(model, inputs)
+    client.close()
+    for info, wanted in zip(session.get_outputs(), session.run(None, feeds)):
+        assert np.allclose(answer.as_numpy(info.name), wanted, rtol=1e-3, atol=1e-4), model
+    return head.encode() + body
+
+
+class Client:
+    def __init__(self, port, request, selector):
+        self.socket = socket.create_connection(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.request, self.wanted, self.got = request, None, b""
+        selector.register(self.socket, selectors.EVENT_READ, self)
+
+    def send(self):
+        self.got, self.wanted = b"", None
+        self.began = time.perf_counter()
+        self.socket.sendall(self.request)
+
+    def read(self):
+        """The seconds of an answer that is whole; None: there is more to come."""
+        self.got += self.socket.recv(1 << 16)
+        if self.wanted is None and b"\r\n\r\n" in self.got:
+            head, _, _ = self.got.partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200"), self.got[:300]
+            fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:])
+            self.wanted = len(head) + 4 + int(fields[b"content-length"])
+        return time.perf_counter() - self.began if self.wanted is not None and len(self.got) >= self.wanted else None
+
+
+def load(server, request, clients, seconds):
+    """Requests a second, and the sorted times of requests."""
+    with selectors.DefaultSelector() as selector:
+        everyone, times = [Client(server.port, request, selector) for _ in range(clients)], []
+        begin = time.perf_counter()
+        for client in everyone:
+            client.send()
+        while time.perf_counter() < begin + seconds:
+            for key, _ in selector.select(10):
+                took = key.data.read()
+                if took is not None:
+                    times.append(took)
+                    key.data.send()
+        rate = len(times) / (time.perf_counter() - begin)
+        for client in everyone:
+            while client.read() is None:
+                pass
+            client.socket.close()
+    return rate, sorted(times)
+
+
+def counts(server, model):
+    stats = server.get(f"models/{model}/stats")["model_stats"][0]
+    return stats["inference_count"], stats["execution_count"]
+
+
+def measure(server, names, paths, options):
+    requests = {model: make_request(server, model, path) for name, path in zip(names, paths) for model in (name, name + "_peer")}
+    print(f"{'model':<12}{'clients':>8}   {'backend':<22}{'requests/s':>11}{'p50 ms':>9}{'p99 ms':>9}{'rows a run':>12}")
+    for name in names:
+        for clients in map(int, options.clients.split(",")):
+            rounds = {name: [], name + "_peer": []}
+            for k in range(-1, options.rounds):
+                for model, kept in rounds.items():
+                    before = counts(server, model)
+                    rate, times = load(server, requests[model], clients, options.seconds if k >= 0 else 0.5)
+                    after = counts(server, model)
+                    if k >= 0:  # the first warms up
+                        kept.append((rate, times[len(times) // 2] * 1e3, times[len(times) * 99 // 100] * 1e3, (after[0] - before[0]) / (after[1] - before[1])))
+            for model, kept in rounds.items():
+                rate, p50, p99, rows = (statistics.median(column) for column in zip(*kept))
+                print(f"{name:<12}{clients:>8}   {'hypatia' if model == name else 'python, onnxruntime':<22}{rate:>11.0f}{p50:>9.2f}{p99:>9.2f}{rows:>12.1f}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*")
+    parser.add_argument("--build", default=os.path.join(ROOT, "build/release"))
+    parser.add_argument("--clients", default="1,8,32")
+    for option, value in (("--rounds", 5), ("--max-batch", 64), ("--delay", 0), ("--instances", 1), ("--threads", 1)):
+        parser.add_argument(option, type=int, default=value)
+    parser.add_argument("--seconds", type=float, default=2)
+    options = parser.parse_args()
+    if not triton_server.wheel():
+        sys.exit("python3 has no module pytriton with a tritonserver: scripts/triton-test.sh installs it")
+    with tempfile.TemporaryDirectory() as folder:
+        paths, repo = options.models, folder + "/repository"
+        if not paths:
+            paths = [os.path.join(ROOT, "examples/digits/digits.onnx"), folder + "/perceptron.onnx"]
+            perceptron(paths[1])
+        os.mkdir(repo)
+        names = [make_models(path, repo, options) for path in paths]
+        with triton_server.Server(repo, folder, options.build) as server:
+            measure(server, names, paths, options)
+
+
+main()
