@@ -10,7 +10,7 @@ allowed() {
     base) echo "" ;;
     kernels) echo "base" ;;
     plan) echo "base kernels" ;;
-    runtime) echo "base kernels plan" ;;
+    runtime | c99) echo "base kernels plan" ;;
     ir) echo "base kernels" ;;
     egraph) echo "base" ;;
     onnx) echo "base ir" ;;
@@ -46,7 +46,7 @@ public() {
     ir) echo "status types" ;;
     egraph) echo "status types egraph egglog" ;;
     onnx) echo "status types tensor_io" ;;
-    train) echo "status types compiler" ;;
+    train | c99) echo "status types compiler" ;;
     rewrite) echo "status types egraph" ;;
     codegen) echo "status types" ;;
     driver) echo "status types egraph tensor_io compiler" ;;

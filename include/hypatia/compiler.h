@@ -353,12 +353,20 @@ HYP_API HYP_NODISCARD hyp_status hyp_model_export(const char *plan_path, const c
                                                   const hyp_tensor *tensors, size_t count, const char *onnx_path,
                                                   hyp_diag *diag);
 
-/* Writes a plan as one file of C99 with its weights, for small targets: a function `name` of the inputs, the outputs and a workspace,
- * which allocates nothing and needs <math.h> alone. Its comment says what is what. Sums are of floats: results differ from those
- * of a runtime by rounding. c_path appears whole or not at all. HYP_ERR_UNSUPPORTED names every step that there is no C for: it is
- * there for linear, matmul, pointwise, softmax, reduce and copy of f32, of sizes that are fixed. HYP_ERR_INVALID_ARGUMENT: `name` is
- * none in C. Same plan, same bytes. */
-HYP_API HYP_NODISCARD hyp_status hyp_plan_export_c(const char *plan_path, const char *name, const char *c_path, hyp_diag *diag);
+typedef struct hyp_export_c_options {
+    size_t size;             /* sizeof(hyp_export_c_options) */
+    const char *name;        /* of the function, and the beginning of other names that programs see; NULL: "model" */
+    const char *header_path; /* a header with the function's declaration as well; NULL: none */
+    const char *weights_path; /* a file for the weights, a pointer to whose bytes the function then takes; NULL: they are arrays in the C */
+} hyp_export_c_options;
+
+/* Writes a plan as one file of C99 with its weights, for small targets: a function of the inputs, the outputs and a workspace, which
+ * allocates nothing and needs <math.h> and <stdint.h> alone. Its comment says what is what, and how much memory it takes. Sums are
+ * of floats: results differ from those of a runtime by rounding. Files appear whole or not at all, the C last. options may be NULL.
+ * HYP_ERR_UNSUPPORTED: a size is not fixed, or there are steps that there is no C for, all of which are named (docs/cli.md).
+ * HYP_ERR_INVALID_ARGUMENT: the name is none in C, or files are one. Same plan, same bytes. */
+HYP_API HYP_NODISCARD hyp_status hyp_plan_export_c(const char *plan_path, const char *c_path, const hyp_export_c_options *options,
+                                                   hyp_diag *diag);
 
 /* A model in the reference interpreter. Immutable: any number of threads may run it. */
 typedef struct hyp_reference hyp_reference;
