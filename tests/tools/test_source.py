@@ -1,5 +1,6 @@
 """The source archive: two of a commit are the same bytes, it has all that is committed, and it builds without git and without a network.
-The runtime that is built of it in two folders is the same, byte for byte, and names neither."""
+The runtime that is built of it in two folders is the same, byte for byte, and names neither. Of the whole, with the compiler, tools and
+tests, all is there that any command of the build reads, and what is generated is made."""
 import glob
 import os
 import re
@@ -35,9 +36,38 @@ def alone():
     return ["unshare", "-rn"] if subprocess.run(["unshare", "-rn", "true"], capture_output=True).returncode == 0 else []
 
 
+def offline():
+    """An environment in which nothing tells of a repository, and what asks for a network by a proxy finds none."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "SOURCE_DATE")) and
+            (not name.startswith("CMAKE_") or "LAUNCHER" in name)}
+    nowhere = {f"{kind}_proxy": "http://127.0.0.1:9" for kind in ("http", "https", "ftp", "all")}
+    return {**kept, **nowhere, **{name.upper(): value for name, value in nowhere.items()}, "GIT_ALLOW_PROTOCOL": "file"}
+
+
+# What is made of other files by tools of the build: a target that makes each kind.
+GENERATED = ["generated/plan.pb-c.c", "src/rewrite/builtin.c", "src/c99/builtin.c", "generated/commit.h"]
+
+
+def check_whole(sources, binary, cut):
+    """All targets: every file that a command reads is in the archive or made by another command, which ninja sees to before it begins. Where
+    the build has globs, as those of code for GPUs, it cannot tell of it without building."""
+    environment = offline()
+    run(*cut, "cmake", "-S", sources, "-B", binary, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DHYPATIA_CUDA=OFF", env=environment)
+    planned = run(*cut, "ninja", "-C", binary, "-n", "-v", "all", env=environment)
+    commands = [line for line in planned.splitlines() if line.startswith("[")]
+    fetching = [line for line in commands if re.search(r"(^|[\s/])(git (clone|fetch|submodule)|curl|wget|pip) |ExternalProject|FetchContent", line)]
+    assert len(commands) > 300 and not fetching, fetching
+    known = set(run("ninja", "-C", binary, "-t", "targets", "all", env=environment).split())
+    made = [name for name in GENERATED if name + ":" in known]
+    assert len(made) >= 3, made
+    run(*cut, "ninja", "-C", binary, *made, env=environment)
+    assert all(os.path.getsize(os.path.join(binary, name)) for name in made)
+    return len(commands)
+
+
 def build(sources, binary, cut):
     """The libraries of these sources, in a build folder of another name each time."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("GIT_", "CMAKE_", "SOURCE_DATE"))}
+    environment = {name: value for name, value in offline().items() if not name.startswith("CMAKE_")}
     run(*cut, "cmake", "-S", sources, "-B", binary, "-G", "Ninja", *OPTIONS, env=environment)
     run(*cut, "cmake", "--build", binary, "--target", "hypatia-rt", "hypatia-rt-static", env=environment)
     return {name: read(os.path.join(binary, "lib", name)) for name in LIBRARIES}
@@ -69,13 +99,15 @@ def main():
             assert built[0][name] == built[1][name], f"{name}: two builds differ"
             assert folder.encode() not in built[0][name], f"{name} names where it was built"
 
+        commands = check_whole(os.path.join(folder, "here", top), folder + "/whole", cut)
+
         # The commit is told by the archive, within another repository, too.
         run("git", "init", "-q", folder)
         written = folder + "/commit.h"
         sources = os.path.join(folder, "here", top)
         run("cmake", "-DSOURCE=" + sources, "-DOUT=" + written, "-P", sources + "/cmake/WriteCommit.cmake")
         assert read(written).decode() == f'#define HYP_COMMIT "{commit[:12]}"\n', read(written)
-        print(f"{len(held)} files, {os.path.getsize(path)} bytes; built twice{' without a network' if cut else ''}: the same")
+        print(f"{len(held)} files, {os.path.getsize(path)} bytes; all is there for {commands} commands; the runtime built twice{' without a network' if cut else ''}: the same")
 
 
 main()
