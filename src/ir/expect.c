@@ -385,8 +385,9 @@ static void note_distances(const hyp_eval_tensor *value, const hyp_eval_tensor *
 /* Elements that stand side by side, as many as are needed for some that moved: behind a relu most may be 0 in every run. */
 typedef struct neighbours {
     size_t end;
-    double near; /* how far they go */
-    double size; /* of their values */
+    double near;  /* how far they go */
+    double moved; /* the size of those that do */
+    double size;  /* of their values */
 } neighbours;
 
 /* Those from start on, none of another row. */
@@ -394,16 +395,24 @@ static neighbours find_neighbours(const hyp_eval_tensor *value, const hyp_eval_t
 {
     enum { ENOUGH = 16 };
     size_t i = start, moved = 0, finite = 0;
-    double distances = 0, values = 0;
+    double distances = 0, values = 0, moving = 0;
     for (size_t end = start - start % row + row; i < end && moved < ENOUGH; i++) {
         double v = value->f[i], t = tolerance->f[i];
         if (!isfinite(v) || !isfinite(t)) continue;
         distances += t * t;
         values += v * v;
+        moving += t > 0 ? v * v : 0;
         moved += t > 0;
         finite++;
     }
-    return (neighbours){i, moved ? sqrt(distances / (double)moved) : 0, finite ? sqrt(values / (double)finite) : 0};
+    double count = moved ? (double)moved : 1;
+    return (neighbours){i, sqrt(distances / count), sqrt(moving / count), finite ? sqrt(values / (double)finite) : 0};
+}
+
+/* How far an element of size v goes where they go so far: where rounding is what moves them, one that is larger goes further. */
+static double near_of(const neighbours *n, double v)
+{
+    return n->near * (n->moved > 0 ? fmax(1, v / n->moved) : 1);
 }
 
 /* Few runs may leave an element where it was by chance: its neighbours say how far elements here go. Those of its row may be
@@ -416,7 +425,7 @@ static void widen(const hyp_expect_options *o, const hyp_eval_tensor *value, hyp
     for (size_t i = 0; value->f && i < value->count; i++) {
         if (i == in_row.end) in_row = find_neighbours(value, tolerance, i, row);
         if (i == beyond.end) beyond = find_neighbours(value, tolerance, i, value->count);
-        double v = value->f[i], *t = &tolerance->f[i], near = fmax(in_row.near, beyond.near);
+        double v = value->f[i], *t = &tolerance->f[i], near = fmax(near_of(&in_row, fabs(v)), near_of(&beyond, fabs(v)));
         if (isnan(v))
             *t = o->any_nan ? INFINITY : *t;
         else if (isinf(v))
