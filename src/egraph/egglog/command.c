@@ -344,6 +344,7 @@ void hyp_egglog_destroy(hyp_egglog *db)
 hyp_status hyp_egglog_last_run(const hyp_egglog *db, hyp_egglog_report *out, hyp_diag *diag)
 {
     HYP_NEED(db);
+    HYP_NEED(out);
     HYP_TRY(hyp_sized_want(out, hyp_egglog_report, diag));
     hyp_egglog_report report = db->report;
     report.size = sizeof report;
