@@ -71,7 +71,7 @@ static void finish_rows(const block_run *r)
             kernels->hide(p, (const uint8_t *)mask, a->mask_column, !a->hidden, (float)a->fill, a->keys);
         else if (mask)
             kernels->shift(p, (const float *)(const void *)mask, a->mask_column, a->keys);
-        kernels->softmax(p, p, a->keys, 1);
+        kernels->softmax(p, p, 1, a->keys, 1);
         for (int64_t l = 0; l < a->columns; l++) along += y[l] * g[l];
         for (int64_t j = 0; j < a->keys; j++) by_p[j] = scale * p[j] * (by_p[j] - along);
         if (mask && a->hides) kernels->hide(by_p, (const uint8_t *)mask, a->mask_column, !a->hidden, 0, a->keys);

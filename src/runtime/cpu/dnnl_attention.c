@@ -95,7 +95,7 @@ static void attend(const attention_run *r, float *scores, int64_t first, int64_t
             kernels->hide(row, (const uint8_t *)mask + at, s->mask_column, s->shown, s->fill, s->keys);
         else if (mask)
             kernels->shift(row, (const float *)(const void *)mask + at, s->mask_column, s->keys);
-        kernels->softmax(row, row, s->keys, 1);
+        kernels->softmax(row, row, 1, s->keys, 1);
     }
 }
 

@@ -18,7 +18,7 @@ static void softmax_part(void *state, int64_t begin, int64_t end, int thread)
     (void)thread;
     const softmax *s = state;
     int64_t each = s->axis * s->inner;
-    for (int64_t o = begin; o < end; o++) s->kernels->softmax(s->x + o * each, s->y + o * each, s->axis, s->inner);
+    s->kernels->softmax(s->x + begin * each, s->y + begin * each, end - begin, s->axis, s->inner);
 }
 
 static hyp_status run_softmax(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)

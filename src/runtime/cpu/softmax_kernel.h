@@ -50,13 +50,33 @@ static void softmax_columns(const float *x, float *y, int64_t axis, int64_t inne
     }
 }
 
-static void softmax(const float *x, float *y, int64_t axis, int64_t inner)
+/* Up to W rows shorter than a vector at once: turned, they are columns. Even of a single one it takes no longer than by lanes, and so
+ * what a row becomes depends on no others, nor on how rows are shared by threads. */
+static void softmax_short_rows(const float *x, float *y, int64_t rows, int64_t n)
 {
-    if (inner == 1) {
-        softmax_row(x, y, axis);
+    float turned[W * W];
+    for (int64_t a = 0; a < n; a++) {
+        if (rows < W) store(turned + a * W, splat(0));
+        for (int64_t r = 0; r < rows; r++) turned[a * W + r] = x[r * n + a];
+    }
+    softmax_columns(turned, turned, n, W, W);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t a = 0; a < n; a++) y[r * n + a] = turned[a * W + r];
+}
+
+/* Of `outer` blocks of [axis, inner], each of its own. */
+static void softmax(const float *x, float *y, int64_t outer, int64_t axis, int64_t inner)
+{
+    if (inner == 1 && axis < W) {
+        for (int64_t o = 0; o < outer; o += W) softmax_short_rows(x + o * axis, y + o * axis, outer - o < W ? outer - o : W, axis);
         return;
     }
-    for (int64_t i = 0; i < inner; i += W) softmax_columns(x + i, y + i, axis, inner, inner - i < W ? inner - i : W);
+    if (inner == 1) {
+        for (int64_t o = 0; o < outer; o++) softmax_row(x + o * axis, y + o * axis, axis);
+        return;
+    }
+    for (int64_t o = 0; o < outer; o++, x += axis * inner, y += axis * inner)
+        for (int64_t i = 0; i < inner; i += W) softmax_columns(x + i, y + i, axis, inner, inner - i < W ? inner - i : W);
 }
 
 /* What the elements under a largest one are less: 0 where that is -infinity, so that the exponentials are 0. */

@@ -129,8 +129,8 @@ typedef struct hyp_cpu_kernels {
     void (*instr)(const hyp_block_instr *in, float *out, const float *const *x, int64_t n);
     /* y[i] = op(y[i]), for i < n, any number. */
     void (*activate)(const hyp_block_instr *in, float *y, int64_t n);
-    /* Softmax over axis of x[axis, inner] with rows `stride` floats apart; inner any number of columns. */
-    void (*softmax)(const float *x, float *y, int64_t axis, int64_t inner);
+    /* Softmax over axis of x[outer, axis, inner]; y may be x. What comes out depends on no other block of [axis, inner]. */
+    void (*softmax)(const float *x, float *y, int64_t outer, int64_t axis, int64_t inner);
     /* Of each of the inner columns of x[axis, inner] the largest, and the log of the sum of the exponentials of what is less it. */
     void (*softmax_stats)(const float *x, int64_t axis, int64_t inner, float *top, float *log_sum);
     /* x[i] += add[i * step], and x[i] = fill where mask[i * step] is true (false if shown), for i < n. */
