@@ -78,7 +78,7 @@ if(HYPATIA_STATIC_DEPS AND NOT BUILD_SHARED_LIBS) # they have what they need ins
     set(HYP_LINK_jansson)
 endif()
 string(JOIN " " HYP_LIBS_hypatia-rt ${HYP_LINK_protobuf} -lm -ldl -lpthread)
-string(JOIN " " HYP_LIBS_hypatia ${HYP_LINK_protobuf} ${HYP_LINK_jansson} -lm -ldl)
+string(JOIN " " HYP_LIBS_hypatia ${HYP_LINK_protobuf} ${HYP_LINK_jansson} -lm -ldl -lpthread)
 if(HYP_HAVE_ONEDNN)
     string(PREPEND HYP_LIBS_hypatia-rt "-ldnnl ")
     string(PREPEND HYP_LIBS_hypatia "-ldnnl ")

@@ -11,6 +11,11 @@
  *
  * Binary interface: not every struct here carries its size (hypatia/types.h), and they may change with every minor release.
  *
+ * Callbacks: in a condition, a function, an analysis' modify, on_rewrite and what hyp_egraph_ematch calls, terms may be
+ * added and classes united; all others may read the e-graph that calls them, and what would change it fails with
+ * HYP_ERR_INVALID_ARGUMENT. None may rebuild it or begin a saturation of it, push or pop. An e-graph, or a ruleset of it,
+ * that a callback destroys is not destroyed then: a ruleset goes with its e-graph, and an e-graph stays.
+ *
  * Ownership: whatever a function here returns by pointer is borrowed and lives until the next call
  * that changes the e-graph, unless said otherwise.
  */
@@ -68,7 +73,8 @@ typedef struct hyp_egraph_options {
                        * match costs some 30 bytes */
 } hyp_egraph_options;
 
-/* *out is owned by the caller: hyp_egraph_destroy. options may be NULL. */
+/* *out is owned by the caller: hyp_egraph_destroy. options may be NULL. Here and below, options that do not say their
+ * size are refused. */
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_create(const hyp_egraph_options *options, hyp_egraph **out, hyp_diag *diag);
 HYP_API void hyp_egraph_destroy(hyp_egraph *eg); /* NULL-safe */
 
@@ -279,7 +285,7 @@ typedef enum hyp_scheduler {
 } hyp_scheduler;
 
 /* One application that changed the e-graph, for traces. It is told of when the batch of matches is done that it belongs to; who is
- * told may add terms. */
+ * told may add terms and unite classes. */
 typedef struct hyp_rewrite_event {
     size_t iteration, rule;
     hyp_class_id left, right;    /* root class matched; class of the right side before they were united */
@@ -514,7 +520,7 @@ HYP_API HYP_NODISCARD hyp_status hyp_shared_proof_check(const hyp_shared_proof *
 
 /* ---- extraction --------------------------------------------------------------------------------- */
 
-/* Cost of one e-node without its children: >= 0; infinity = never choose it. A negative cost or NaN is refused:
+/* Cost of one e-node without its children, of an e-graph that it may read but not change: >= 0; infinity = never choose it. A negative cost or NaN is refused:
  * with rewards, a least tree need not exist, and a cycle would pay. */
 typedef double (*hyp_node_cost_fn)(hyp_egraph *eg, hyp_enode_id node, void *user);
 
@@ -556,9 +562,13 @@ HYP_API HYP_NODISCARD hyp_status hyp_egraph_extract(hyp_egraph *eg, const hyp_cl
                                                     hyp_extract_method method, hyp_node_cost_fn cost, void *user,
                                                     hyp_extraction *out, hyp_diag *diag);
 HYP_API void hyp_extraction_dispose(hyp_extraction *ex);
-/* The chosen term of a class as text in a malloc'ed string (caller frees with free()), NULL if memory is
- * out, nothing was chosen or the text is longer than 256 MB: shared subterms are written out, so it may be exponentially
+/* The chosen term of a class as text in a malloc'ed string, which the caller frees with free(). HYP_ERR_INVALID_ARGUMENT
+ * where nothing was chosen, or what was is no term any more since the e-graph has changed; where it still is one, it is
+ * given. HYP_ERR_LIMIT when the text is longer than 256 MB: shared subterms are written out, so it may be exponentially
  * longer than what was chosen. Reads back with hyp_egraph_add_text: a symbol that would end early is quoted. */
+HYP_API HYP_NODISCARD hyp_status hyp_extraction_term(hyp_egraph *eg, const hyp_extraction *ex, hyp_class_id root,
+                                                     char **out, hyp_diag *diag);
+/* The same, NULL for every failure. */
 HYP_API char *hyp_extraction_text(hyp_egraph *eg, const hyp_extraction *ex, hyp_class_id root);
 
 /* ---- egraph-serialize files ------------------------------------------------------------------------ */

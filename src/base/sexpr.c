@@ -7,7 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 256 };
+/* A list being read. */
+typedef struct open_list {
+    hyp_sexpr *list;
+    size_t base; /* of its items on the stack */
+    const char *at, *line_start;
+    uint32_t line;
+} open_list;
 
 typedef struct reader {
     hyp_arena *arena;
@@ -16,6 +22,7 @@ typedef struct reader {
     uint32_t line;
     hyp_diag *diag;
     HYP_VEC(hyp_sexpr *) stack; /* items of the lists being read */
+    HYP_VEC(open_list) open;
 } reader;
 
 static hyp_status fail_at(reader *r, const char *at, const char *what)
@@ -144,50 +151,76 @@ static hyp_status read_atom(reader *r, hyp_sexpr *sx)
     return HYP_OK;
 }
 
-static hyp_status read_items(reader *r, hyp_sexpr *list, unsigned depth, const char *open)
+static hyp_status open_one(reader *r, hyp_sexpr *list, const char *at)
 {
-    size_t base = r->stack.len;
-    uint32_t open_line = r->line;
-    const char *open_line_start = r->line_start;
-    if (depth > MAX_DEPTH) return fail_at(r, open, "nesting deeper than 256");
-    for (;;) {
-        skip_space(r);
-        if (r->p >= r->end) {
-            if (!depth) break;
-            r->line = open_line;
-            r->line_start = open_line_start;
-            return fail_at(r, open, "this '(' is never closed");
-        }
-        if (*r->p == ')') {
-            if (!depth) return fail_at(r, r->p, "this ')' closes nothing");
-            r->p++;
-            break;
-        }
-        hyp_sexpr *sx = hyp_arena_zalloc(r->arena, 1, sizeof *sx);
-        if (!sx) return hyp_fail_memory(r->diag, sizeof *sx);
-        sx->line = r->line;
-        sx->column = (uint32_t)(r->p - r->line_start) + 1;
-        if (*r->p == '(') {
-            const char *at = r->p++;
-            HYP_TRY(read_items(r, sx, depth + 1, at));
-        } else if (*r->p == '"') {
-            HYP_TRY(read_string(r, sx));
-        } else {
-            HYP_TRY(read_atom(r, sx));
-        }
-        HYP_TRY(hyp_vec_push(&r->stack, r->diag, sx));
-    }
+    return hyp_vec_push(&r->open, r->diag, (open_list){list, r->stack.len, at, r->line_start, r->line});
+}
+
+/* Gives the innermost list its items. */
+static hyp_status close_one(reader *r)
+{
+    const open_list *top = &r->open.data[--r->open.len];
+    hyp_sexpr *list = top->list;
     list->kind = HYP_SX_LIST;
-    list->count = (uint32_t)(r->stack.len - base);
+    list->count = (uint32_t)(r->stack.len - top->base);
     list->items = hyp_arena_zalloc(r->arena, list->count, sizeof *list->items);
     if (!list->items) return hyp_fail_memory(r->diag, list->count * sizeof *list->items);
-    if (list->count) memcpy(list->items, r->stack.data + base, list->count * sizeof *list->items);
-    r->stack.len = base;
+    if (list->count) memcpy(list->items, r->stack.data + top->base, list->count * sizeof *list->items);
+    r->stack.len = top->base;
+    return HYP_OK;
+}
+
+/* The next item of the innermost list; a list is opened. */
+static hyp_status read_item(reader *r, size_t max_depth)
+{
+    hyp_sexpr *sx = hyp_arena_zalloc(r->arena, 1, sizeof *sx);
+    if (!sx) return hyp_fail_memory(r->diag, sizeof *sx);
+    sx->line = r->line;
+    sx->column = (uint32_t)(r->p - r->line_start) + 1;
+    HYP_TRY(hyp_vec_push(&r->stack, r->diag, sx));
+    if (*r->p == '"') return read_string(r, sx);
+    if (*r->p != '(') return read_atom(r, sx);
+    const char *at = r->p++;
+    if (r->open.len > max_depth) {
+        char what[64];
+        snprintf(what, sizeof what, "nesting deeper than %zu", max_depth);
+        return fail_at(r, at, what);
+    }
+    return open_one(r, sx, at);
+}
+
+static hyp_status read_forms(reader *r, hyp_sexpr *forms, size_t max_depth)
+{
+    HYP_TRY(open_one(r, forms, r->p));
+    while (r->open.len) {
+        const open_list *top = &r->open.data[r->open.len - 1];
+        bool outermost = r->open.len == 1;
+        skip_space(r);
+        if (r->p >= r->end && !outermost) {
+            r->line = top->line;
+            r->line_start = top->line_start;
+            return fail_at(r, top->at, "this '(' is never closed");
+        }
+        if (r->p < r->end && *r->p == ')' && outermost) return fail_at(r, r->p, "this ')' closes nothing");
+        if (r->p < r->end && *r->p != ')') {
+            HYP_TRY(read_item(r, max_depth));
+            continue;
+        }
+        if (!outermost) r->p++;
+        HYP_TRY(close_one(r));
+    }
     return HYP_OK;
 }
 
 hyp_status hyp_sexpr_parse(hyp_arena *arena, const char *file, const char *text, size_t len,
                            const hyp_sexpr **out_forms, hyp_diag *diag)
+{
+    enum { MAX_DEPTH = 256 };
+    return hyp_sexpr_parse_deep(arena, file, text, len, MAX_DEPTH, out_forms, diag);
+}
+
+hyp_status hyp_sexpr_parse_deep(hyp_arena *arena, const char *file, const char *text, size_t len, size_t max_depth,
+                                const hyp_sexpr **out_forms, hyp_diag *diag)
 {
     reader r = {.arena = arena, .file = file, .begin = text, .end = text + len, .p = text, .line_start = text,
                 .line = 1, .diag = diag};
@@ -203,8 +236,9 @@ hyp_status hyp_sexpr_parse(hyp_arena *arena, const char *file, const char *text,
         }
         return fail_at(&r, r.p, *r.p ? "this is not UTF-8" : "a control character is not allowed here");
     }
-    hyp_status status = read_items(&r, forms, 0, text);
+    hyp_status status = read_forms(&r, forms, max_depth);
     hyp_vec_free(&r.stack);
+    hyp_vec_free(&r.open);
     if (status == HYP_OK) *out_forms = forms;
     return status;
 }
@@ -219,6 +253,16 @@ bool hyp_sexpr_is_form(const hyp_sexpr *sx, const char *name)
     return sx->kind == HYP_SX_LIST && sx->count > 0 && hyp_sexpr_is(sx->items[0], name);
 }
 
+void hyp_sexpr_print_symbol(hyp_strbuf *sb, const char *text)
+{
+    bool plain = *text != 0;
+    for (const char *p = text; *p && plain; p++) plain = !ends_atom(*p) && (unsigned char)*p >= ' ' && *p != 0x7f;
+    if (plain)
+        hyp_strbuf_puts(sb, text);
+    else
+        hyp_strbuf_quote(sb, text);
+}
+
 void hyp_sexpr_print(hyp_strbuf *sb, const hyp_sexpr *sx)
 {
     switch (sx->kind) {
@@ -231,7 +275,7 @@ void hyp_sexpr_print(hyp_strbuf *sb, const hyp_sexpr *sx)
         hyp_strbuf_puts(sb, ")");
         break;
     case HYP_SX_STRING: hyp_strbuf_quote(sb, sx->text); break;
-    case HYP_SX_SYMBOL: hyp_strbuf_puts(sb, sx->text); break;
+    case HYP_SX_SYMBOL: hyp_sexpr_print_symbol(sb, sx->text); break;
     case HYP_SX_INT: hyp_strbuf_printf(sb, "%lld", (long long)sx->integer); break;
     case HYP_SX_FLOAT: hyp_strbuf_double(sb, sx->number); break;
     }

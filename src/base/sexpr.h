@@ -27,12 +27,18 @@ typedef struct hyp_sexpr {
 HYP_NODISCARD hyp_status hyp_sexpr_parse(hyp_arena *arena, const char *file, const char *text, size_t len,
                                          const hyp_sexpr **out_forms, hyp_diag *diag);
 
+/* The same with nesting up to max_depth, for who walks what was read without calls that are nested as deep. */
+HYP_NODISCARD hyp_status hyp_sexpr_parse_deep(hyp_arena *arena, const char *file, const char *text, size_t len,
+                                              size_t max_depth, const hyp_sexpr **out_forms, hyp_diag *diag);
+
 /* True for the symbol `name`. */
 bool hyp_sexpr_is(const hyp_sexpr *sx, const char *name);
 /* True for a list whose first item is the symbol `name`. */
 bool hyp_sexpr_is_form(const hyp_sexpr *sx, const char *name);
 /* Canonical text: one space between items, no line breaks. */
 void hyp_sexpr_print(hyp_strbuf *sb, const hyp_sexpr *sx);
+/* A symbol so that it reads back as one atom: as it is, or as a string where its text would end early. */
+void hyp_sexpr_print_symbol(hyp_strbuf *sb, const char *text);
 /* A diagnostic at the place of `sx`: "file:line:column: message". */
 hyp_status hyp_sexpr_diag(hyp_diag *diag, const char *file, const hyp_sexpr *sx, hyp_status status, const char *fmt,
                           ...) HYP_PRINTF(5, 6);

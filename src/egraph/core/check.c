@@ -122,12 +122,13 @@ static hyp_status check_facts(hyp_egraph *eg, hyp_diag *diag)
         if (hyp_row_dead(eg, i)) continue;
         bool changed = false;
         memset(eg->fact_scratch, 0, eg->analysis.data_size);
-        eg->making = true;
+        const char *outer = hyp_eg_begin_reading(eg, HYP_READER_MAKE);
         hyp_status status = eg->analysis.make(eg, i, eg->fact_scratch, eg->analysis.user, diag);
-        eg->making = false;
+        if (status == HYP_OK)
+            status = eg->analysis.merge(eg, hyp_fact(eg, eg->rows[i].home), eg->fact_scratch, &changed,
+                                        eg->analysis.user, diag);
+        hyp_eg_end_reading(eg, outer);
         HYP_TRY(status);
-        HYP_TRY(eg->analysis.merge(eg, hyp_fact(eg, eg->rows[i].home), eg->fact_scratch, &changed, eg->analysis.user,
-                                   diag));
         if (changed) return broken(diag, "a class does not know what its e-node says", i);
     }
     return HYP_OK;

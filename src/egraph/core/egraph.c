@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/sexpr.h"
+#include "base/sized.h"
 #include "egraph/core/state.h"
 #include "egraph/core/record.h"
 
@@ -12,21 +13,21 @@
 hyp_status hyp_egraph_create(const hyp_egraph_options *options, hyp_egraph **out, hyp_diag *diag)
 {
     HYP_NEED(out);
+    hyp_egraph_options o = {.size = sizeof o};
+    HYP_TRY(hyp_sized_take(&o, options, hyp_egraph_options, diag));
     hyp_egraph *eg = hyp_calloc(1, sizeof *eg);
     if (!eg) return hyp_fail_memory(diag, sizeof *eg);
     eg->limit_hit = HYP_STOP_SATURATED;
     eg->app = HYP_NONE;
     eg->epoch = 1;
-    if (options) {
-        if (options->analysis) eg->analysis = *options->analysis;
-        eg->explain = options->explain;
-        eg->explain_all = eg->explain && options->size >= sizeof *options && options->explain_all;
-    }
+    if (o.analysis) eg->analysis = *o.analysis;
+    eg->explain = o.explain;
+    eg->explain_all = o.explain && o.explain_all;
     if (eg->analysis.data_size) {
         eg->fact_scratch = hyp_malloc(eg->analysis.data_size);
         if (!eg->fact_scratch) {
             hyp_free(eg);
-            return hyp_fail_memory(diag, options->analysis->data_size);
+            return hyp_fail_memory(diag, o.analysis->data_size);
         }
     } else {
         eg->analysis.make = NULL;
@@ -38,7 +39,7 @@ hyp_status hyp_egraph_create(const hyp_egraph_options *options, hyp_egraph **out
 
 void hyp_egraph_destroy(hyp_egraph *eg)
 {
-    if (!eg) return;
+    if (!eg || hyp_eg_in_use(eg)) return;
     hyp_eg_free_rulesets(eg);
     for (size_t i = 0; i < eg->ops.len; i++) {
         hyp_eg_free(&eg->ops.data[i].log);
@@ -66,6 +67,21 @@ void hyp_egraph_destroy(hyp_egraph *eg)
 void hyp_egraph_cancel(hyp_egraph *eg)
 {
     if (eg) atomic_store(&eg->cancel, true);
+}
+
+/* ---- callbacks ---------------------------------------------------------------------------------- */
+
+hyp_status hyp_eg_may_change(const hyp_egraph *eg, hyp_diag *diag)
+{
+    if (!eg->reader) return HYP_OK;
+    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "inside %s an e-graph may be read, not changed", eg->reader);
+}
+
+hyp_status hyp_eg_may_rebuild(const hyp_egraph *eg, const char *what, hyp_diag *diag)
+{
+    HYP_TRY(hyp_eg_may_change(eg, diag));
+    if (!eg->busy) return HYP_OK;
+    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s was called from inside a callback", what);
 }
 
 /* ---- symbols and callbacks ---------------------------------------------------------------------- */
@@ -103,6 +119,7 @@ hyp_status hyp_egraph_register_condition(hyp_egraph *eg, const char *name, int a
 {
     HYP_NEED(eg);
     HYP_NEED(name);
+    HYP_NEED(fn);
     return add_callback(eg, name, &(hyp_callback){.is_condition = true, .arity = arity, .condition = fn, .user = user}, diag);
 }
 
@@ -111,6 +128,7 @@ hyp_status hyp_egraph_register_function(hyp_egraph *eg, const char *name, int ar
 {
     HYP_NEED(eg);
     HYP_NEED(name);
+    HYP_NEED(fn);
     return add_callback(eg, name, &(hyp_callback){.arity = arity, .function = fn, .user = user}, diag);
 }
 
@@ -144,7 +162,7 @@ hyp_status hyp_egraph_add(hyp_egraph *eg, hyp_symbol op, const hyp_class_id *chi
 
 hyp_class_id hyp_egraph_lookup(hyp_egraph *eg, hyp_symbol op, const hyp_class_id *children, size_t count)
 {
-    if (!eg) return HYP_NONE;
+    if (!eg || (!children && count)) return HYP_NONE;
     enum { SMALL = 16 };
     uint32_t small[SMALL], *kids = small;
     uint32_t id = count < HYP_ROW_LIMIT ? hyp_eg_op_find(eg, op, (uint32_t)count) : HYP_NONE;
@@ -156,21 +174,48 @@ hyp_class_id hyp_egraph_lookup(hyp_egraph *eg, hyp_symbol op, const hyp_class_id
     return row == HYP_NONE ? HYP_NONE : hyp_eg_find(eg, row);
 }
 
-static hyp_status add_sexpr(hyp_egraph *eg, const hyp_sexpr *sx, hyp_class_id *out, hyp_diag *diag)
+/* A list of a term that is being added, with the classes of its children so far from `base` on. */
+typedef struct open_term {
+    const hyp_sexpr *sx;
+    hyp_symbol symbol;
+    size_t base;
+} open_term;
+
+typedef struct term_adder {
+    hyp_egraph *eg;
+    HYP_VEC(open_term) open;
+    HYP_VEC(hyp_class_id) classes;
+    hyp_diag *diag;
+} term_adder;
+
+static hyp_status open_a_term(term_adder *t, const hyp_sexpr *sx)
 {
     const hyp_sexpr *head = sx->kind == HYP_SX_LIST ? (sx->count ? sx->items[0] : NULL) : sx;
     if (!head || head->kind == HYP_SX_LIST)
-        return hyp_sexpr_fail(diag, "term", sx, HYP_ERR_MALFORMED, "a term in parentheses begins with an operator");
-    hyp_symbol symbol;
-    HYP_TRY(hyp_egraph_symbol(eg, head->text, &symbol, diag));
-    uint32_t count = sx->kind == HYP_SX_LIST ? sx->count - 1 : 0;
-    hyp_class_id *kids = hyp_malloc(count * sizeof *kids);
-    if (!kids) return hyp_fail_memory(diag, count * sizeof *kids);
-    hyp_status status = HYP_OK;
-    for (uint32_t i = 0; i < count && status == HYP_OK; i++) status = add_sexpr(eg, sx->items[i + 1], &kids[i], diag);
-    if (status == HYP_OK) status = hyp_egraph_add(eg, symbol, kids, count, out, NULL, diag);
-    hyp_free(kids);
-    return status;
+        return hyp_sexpr_fail(t->diag, "term", sx, HYP_ERR_MALFORMED, "a term in parentheses begins with an operator");
+    HYP_TRY(hyp_vec_push(&t->open, t->diag, (open_term){.sx = sx, .base = t->classes.len}));
+    return hyp_egraph_symbol(t->eg, head->text, &t->open.data[t->open.len - 1].symbol, t->diag);
+}
+
+/* Terms may be nested deeper than calls could be. */
+static hyp_status add_sexpr(term_adder *t, const hyp_sexpr *sx)
+{
+    HYP_TRY(open_a_term(t, sx));
+    while (t->open.len) {
+        const open_term *top = &t->open.data[t->open.len - 1];
+        size_t count = top->sx->kind == HYP_SX_LIST ? top->sx->count - 1 : 0, done = t->classes.len - top->base;
+        if (done < count) {
+            HYP_TRY(open_a_term(t, top->sx->items[done + 1]));
+            continue;
+        }
+        hyp_class_id c;
+        HYP_TRY(hyp_vec_reserve(&t->classes, top->base + 1, t->diag));
+        HYP_TRY(hyp_egraph_add(t->eg, top->symbol, t->classes.data + top->base, count, &c, NULL, t->diag));
+        t->classes.data[top->base] = c;
+        t->classes.len = top->base + 1;
+        t->open.len--;
+    }
+    return HYP_OK;
 }
 
 hyp_status hyp_egraph_add_text(hyp_egraph *eg, const char *term, hyp_class_id *out, hyp_diag *diag)
@@ -179,10 +224,14 @@ hyp_status hyp_egraph_add_text(hyp_egraph *eg, const char *term, hyp_class_id *o
     HYP_NEED(term);
     hyp_arena arena = {0};
     const hyp_sexpr *forms;
-    hyp_status status = hyp_sexpr_parse(&arena, "term", term, strlen(term), &forms, diag);
+    term_adder t = {.eg = eg, .diag = diag};
+    hyp_status status = hyp_sexpr_parse_deep(&arena, "term", term, strlen(term), SIZE_MAX, &forms, diag);
     if (status == HYP_OK && forms->count != 1)
         status = hyp_fail(diag, HYP_ERR_MALFORMED, "one term was wanted, %u were found in: %s", forms->count, term);
-    if (status == HYP_OK) status = add_sexpr(eg, forms->items[0], out, diag);
+    if (status == HYP_OK) status = add_sexpr(&t, forms->items[0]);
+    if (status == HYP_OK && out) *out = t.classes.data[0];
+    hyp_vec_free(&t.open);
+    hyp_vec_free(&t.classes);
     hyp_arena_dispose(&arena);
     return status;
 }
@@ -200,6 +249,7 @@ hyp_status hyp_egraph_union(hyp_egraph *eg, hyp_class_id a, hyp_class_id b, cons
     const hyp_class_id both[2] = {a, b};
     uint32_t why = HYP_NONE;
     bool changed = false;
+    HYP_TRY(hyp_eg_may_change(eg, diag));
     HYP_TRY(check_ids(eg, both, 2, diag));
     if (eg->explain && hyp_eg_find(eg, a) != hyp_eg_find(eg, b)) {
         hyp_symbol symbol;
@@ -224,17 +274,19 @@ size_t hyp_egraph_enode_bound(const hyp_egraph *eg) { return eg ? eg->row_count 
 
 hyp_symbol hyp_enode_op(const hyp_egraph *eg, hyp_enode_id n)
 {
-    return eg ? eg->ops.data[hyp_row_op(eg, n)].symbol : HYP_NONE;
+    return eg && n < eg->row_count ? eg->ops.data[hyp_row_op(eg, n)].symbol : HYP_NONE;
 }
 
 const hyp_class_id *hyp_enode_children(const hyp_egraph *eg, hyp_enode_id n, size_t *out_count)
 {
     if (!eg || !out_count) return NULL;
+    *out_count = 0;
+    if (n >= eg->row_count) return NULL;
     size_t count = *out_count = eg->ops.data[hyp_row_op(eg, n)].arity;
     return count <= 2 ? eg->rows[n].kid : eg->pool + eg->rows[n].kid[0];
 }
 
-hyp_class_id hyp_enode_class(hyp_egraph *eg, hyp_enode_id n) { return eg ? hyp_eg_find(eg, n) : HYP_NONE; }
+hyp_class_id hyp_enode_class(hyp_egraph *eg, hyp_enode_id n) { return hyp_egraph_find(eg, n); }
 
 void *hyp_egraph_data(hyp_egraph *eg, hyp_class_id c)
 {

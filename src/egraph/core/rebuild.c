@@ -87,7 +87,9 @@ static hyp_status join_facts(hyp_egraph *eg, uint32_t root, const void *from, fa
     bool changed = false;
     hyp_diag said;
     said.message[0] = 0;
+    const char *outer = hyp_eg_begin_reading(eg, HYP_READER_MERGE);
     hyp_status status = eg->analysis.merge(eg, hyp_fact(eg, root), from, &changed, eg->analysis.user, &said);
+    hyp_eg_end_reading(eg, outer);
     if (status == HYP_OK && changed) {
         eg->version++;
         if (eg->analysis.make && !eg->told[root]) eg->changed.data[eg->changed.len++] = root, eg->told[root] = 1;
@@ -134,7 +136,9 @@ static hyp_status remake(hyp_egraph *eg, uint32_t row, failure *f, hyp_diag *dia
     if (hyp_row_dead(eg, row)) return HYP_OK;
     memset(eg->fact_scratch, 0, eg->analysis.data_size);
     eg->making = true;
+    const char *outer = hyp_eg_begin_reading(eg, HYP_READER_MAKE);
     hyp_status status = eg->analysis.make(eg, row, eg->fact_scratch, eg->analysis.user, &said);
+    hyp_eg_end_reading(eg, outer);
     eg->making = false;
     if (status == HYP_OK) return join_facts(eg, hyp_eg_find(eg, row), eg->fact_scratch, f, diag);
     return settle(f, status, &said, diag);
@@ -393,6 +397,6 @@ hyp_status hyp_eg_rebuild(hyp_egraph *eg, hyp_diag *diag)
 hyp_status hyp_egraph_rebuild(hyp_egraph *eg, hyp_diag *diag)
 {
     HYP_NEED(eg);
-    if (eg->busy) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "rebuild was called from inside a callback");
+    HYP_TRY(hyp_eg_may_rebuild(eg, "rebuild", diag));
     return hyp_eg_rebuild(eg, diag);
 }

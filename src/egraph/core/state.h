@@ -141,7 +141,9 @@ struct hyp_egraph {
     struct hyp_saved *saved; /* states to go back to, the last first: snapshot.c */
 
     bool busy;                   /* a rebuild or a search is under way: neither may start again */
-    bool making;                 /* inside analysis.make: nothing may be added */
+    bool making;                 /* inside analysis.make: one row is half there */
+    bool running;                /* a saturation is under way, also between its searches */
+    const char *reader;          /* the callback under way that may only read, as messages name it; NULL: none is */
     bool rebuilding;             /* growth is not held against max_bytes: a rebuild must end */
     size_t max_nodes, max_bytes; /* of the running saturation, 0 = none */
     hyp_stop limit_hit;          /* HYP_STOP_NODES or _MEMORY after an HYP_ERR_LIMIT of ours, _TIME or _CANCELLED after a
@@ -213,6 +215,24 @@ static inline bool hyp_same_fact(const hyp_egraph *eg, const void *a, const void
     const unsigned char *x = a, *y = b;
     return *x == *y && memcmp(x, y, eg->analysis.data_size) == 0;
 }
+
+/* Before and after a callback that may only read: what would change the e-graph meanwhile is refused. */
+static inline const char *hyp_eg_begin_reading(hyp_egraph *eg, const char *callback)
+{
+    const char *outer = eg->reader;
+    eg->reader = callback;
+    return outer;
+}
+static inline void hyp_eg_end_reading(hyp_egraph *eg, const char *outer) { eg->reader = outer; }
+#define HYP_READER_MAKE "an analysis' make (terms are added in modify)"
+#define HYP_READER_COST "a cost function"
+#define HYP_READER_MERGE "an analysis' merge"
+/* HYP_ERR_INVALID_ARGUMENT inside a callback that may only read. */
+HYP_NODISCARD hyp_status hyp_eg_may_change(const hyp_egraph *eg, hyp_diag *diag);
+/* The same inside any callback but hyp_run_options.hook: `what` is what was called. */
+HYP_NODISCARD hyp_status hyp_eg_may_rebuild(const hyp_egraph *eg, const char *what, hyp_diag *diag);
+/* Whether something of this e-graph is in use by a call under way: what is destroyed then goes with the e-graph. */
+static inline bool hyp_eg_in_use(const hyp_egraph *eg) { return eg->busy || eg->running || eg->reader; }
 
 /* ---- store.c: growth, operators, nodes ------------------------------------------------------------- */
 

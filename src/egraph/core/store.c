@@ -299,7 +299,9 @@ static void take_back(hyp_egraph *eg, const hyp_new_row *row)
 static hyp_status make_fact(hyp_egraph *eg, uint32_t id, hyp_diag *diag)
 {
     eg->making = true;
+    const char *outer = hyp_eg_begin_reading(eg, HYP_READER_MAKE);
     hyp_status status = eg->analysis.make(eg, id, hyp_fact(eg, id), eg->analysis.user, diag);
+    hyp_eg_end_reading(eg, outer);
     eg->making = false;
     return status;
 }
@@ -360,8 +362,7 @@ hyp_status hyp_eg_add(hyp_egraph *eg, uint32_t op, const uint32_t *kids, uint32_
         *out = eg->slots[row.slot].row;
         return HYP_OK;
     }
-    if (eg->making)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "an analysis added a term in `make`; add it in `modify`");
+    HYP_TRY(hyp_eg_may_change(eg, diag));
     HYP_TRY(hyp_eg_reserve_rows(eg, 1, diag));
     row.slot = hyp_table_probe(eg, row.hash, op, key, n); /* the table may be another */
     if (n > 2) row.kid[0] = (uint32_t)eg->pool_len;

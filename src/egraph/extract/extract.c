@@ -3,8 +3,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/sized.h"
 #include "egraph/core/state.h"
-#include "egraph/core/term.h"
 #include "egraph/extract/problem.h"
 
 #define DEFAULT_BUDGET 10.0
@@ -93,8 +93,10 @@ static hyp_status solve_dag(const hyp_problem *p, const hyp_extract_options *opt
 hyp_status hyp_problem_solve(hyp_problem *p, const hyp_extract_options *given, uint32_t *choice, hyp_extraction *out,
                              hyp_diag *diag)
 {
-    hyp_extract_options o = {0}, *options = &o; /* the caller may know fewer of them */
-    memcpy(&o, given, given->size < sizeof o ? given->size : sizeof o);
+    hyp_extract_options o = {.size = sizeof o}, *options = &o; /* the caller may know fewer of them */
+    HYP_TRY(hyp_sized_take(&o, given, hyp_extract_options, diag));
+    if ((unsigned)o.method > HYP_EXTRACT_EXACT)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%d is no method of extraction", (int)o.method);
     HYP_TRY(hyp_problem_link(p, diag));
     if (options->method == HYP_EXTRACT_TREE)
         HYP_TRY(hyp_solve_tree(p, false, choice, NULL, diag));
@@ -137,7 +139,9 @@ static hyp_status reach_below(reached *r, uint32_t c, hyp_node_cost_fn cost, voi
     const hyp_enode_id *rows = hyp_egraph_class_nodes(r->eg, c, &count);
     if (!rows) return hyp_fail_memory(diag, r->eg->live_count * sizeof *rows);
     for (size_t i = 0; i < count; i++) {
+        const char *outer = hyp_eg_begin_reading(r->eg, HYP_READER_COST);
         double own = r->cost[rows[i]] = cost(r->eg, rows[i], user);
+        hyp_eg_end_reading(r->eg, outer);
         if (isnan(own) || own < 0)
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the cost of '%s' is %g; a cost is at least 0",
                             hyp_egraph_symbol_name(r->eg, hyp_enode_op(r->eg, rows[i])), own);
@@ -266,75 +270,4 @@ void hyp_extraction_dispose(hyp_extraction *ex)
     if (!ex) return;
     hyp_free(ex->choice);
     *ex = (hyp_extraction){0};
-}
-
-#define LONGEST_TEXT ((size_t)1 << 28) /* bytes */
-
-/* A term being counted or written: the next child of a row. */
-typedef struct frame {
-    uint32_t row, next;
-} frame;
-
-/* Whether the symbols and blanks alone are short enough; `sizes` is zero, and is filled by row. */
-static bool may_fit(hyp_egraph *eg, const hyp_extraction *ex, uint32_t root, size_t *sizes)
-{
-    HYP_VEC(frame) stack = {0};
-    bool ok = hyp_vec_push(&stack, NULL, (frame){ex->choice[root], 0}) == HYP_OK;
-    while (ok && stack.len) {
-        frame *top = &stack.data[stack.len - 1];
-        uint32_t n;
-        const uint32_t *kids = hyp_row_kids(eg, top->row, &n);
-        if (top->next < n) {
-            uint32_t kid = ex->choice[kids[top->next++]];
-            if (sizes[kid]) continue;
-            ok = hyp_vec_push(&stack, NULL, (frame){kid, 0}) == HYP_OK;
-            continue;
-        }
-        size_t size = 1 + (size_t)n;
-        for (uint32_t k = 0; k < n && size <= LONGEST_TEXT; k++) size += sizes[ex->choice[kids[k]]];
-        sizes[top->row] = size;
-        stack.len--;
-    }
-    ok = ok && sizes[ex->choice[root]] <= LONGEST_TEXT;
-    hyp_vec_free(&stack);
-    return ok;
-}
-
-static bool print(hyp_egraph *eg, const hyp_extraction *ex, uint32_t root, hyp_strbuf *sb)
-{
-    HYP_VEC(frame) stack = {0};
-    bool ok = hyp_vec_push(&stack, NULL, (frame){ex->choice[root], 0}) == HYP_OK;
-    while (ok && stack.len) {
-        frame *top = &stack.data[stack.len - 1];
-        uint32_t n;
-        const uint32_t *kids = hyp_row_kids(eg, top->row, &n);
-        if (top->next == 0) {
-            if (n) hyp_strbuf_puts(sb, "(");
-            hyp_term_symbol(sb, hyp_egraph_symbol_name(eg, hyp_enode_op(eg, top->row)));
-        }
-        if (top->next == n) {
-            if (n) hyp_strbuf_puts(sb, ")");
-            stack.len--;
-            continue;
-        }
-        hyp_strbuf_puts(sb, " ");
-        uint32_t kid = ex->choice[kids[top->next++]];
-        ok = !sb->failed && sb->len < LONGEST_TEXT && hyp_vec_push(&stack, NULL, (frame){kid, 0}) == HYP_OK;
-    }
-    hyp_vec_free(&stack);
-    return ok && !sb->failed;
-}
-
-char *hyp_extraction_text(hyp_egraph *eg, const hyp_extraction *ex, hyp_class_id root)
-{
-    if (!eg || !ex) return NULL;
-    hyp_strbuf sb = {0};
-    root = hyp_egraph_find(eg, root);
-    if (root >= ex->class_bound || ex->choice[root] == HYP_NONE) return NULL;
-    size_t *sizes = hyp_calloc(eg->row_count, sizeof *sizes);
-    bool fits = sizes && may_fit(eg, ex, root, sizes);
-    hyp_free(sizes);
-    if (fits && print(eg, ex, root, &sb)) return sb.data;
-    hyp_strbuf_dispose(&sb);
-    return NULL;
 }

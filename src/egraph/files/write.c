@@ -22,7 +22,9 @@ typedef struct writer {
 static void flush(writer *w, size_t at_least)
 {
     if (w->text.failed || w->text.len < at_least) return;
+    const char *outer = hyp_eg_begin_reading(w->eg, "the function that writes");
     if (w->text.len) w->write(w->text.data, w->text.len, w->write_user);
+    hyp_eg_end_reading(w->eg, outer);
     w->text.len = 0;
 }
 
@@ -171,7 +173,9 @@ static hyp_status json_node(writer *w, uint32_t c, hyp_enode_id node, size_t ind
     hyp_egraph *eg = w->eg;
     hyp_strbuf *sb = &w->text;
     size_t count;
+    const char *outer = hyp_eg_begin_reading(eg, HYP_READER_COST);
     double own = cost ? cost(eg, node, user) : 1;
+    hyp_eg_end_reading(eg, outer);
     if (isnan(own))
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the cost of '%s' is not a number",
                         hyp_egraph_symbol_name(eg, hyp_enode_op(eg, node)));

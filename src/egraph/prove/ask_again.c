@@ -71,14 +71,16 @@ static hyp_status call_again(checker *c, const hyp_callback *cb, const query *q,
     HYP_TRY(hyp_egraph_rebuild(eg, c->diag));
     for (size_t i = 0; i < q->arg_count; i++) classes[i] = hyp_egraph_find(eg, classes[i]);
     hyp_call call = {.eg = eg, .args = classes, .arg_count = q->arg_count, .user = cb->user};
+    hyp_class_id given = HYP_NONE, wanted;
+    bool holds = false;
+    eg->running = true; /* it may not be destroyed, or run */
+    hyp_status status = cb->is_condition ? cb->condition(&call, &holds, c->diag) : cb->function(&call, &given, c->diag);
+    eg->running = false;
+    HYP_TRY(status);
     if (cb->is_condition) {
-        bool holds = false;
-        HYP_TRY(cb->condition(&call, &holds, c->diag));
         if (holds == (q->answer == HYP_ANSWER_YES)) return HYP_OK;
         return hyp_refuse(c, "asked again, %s answers %s", q->name, holds ? "yes" : "no");
     }
-    hyp_class_id given = HYP_NONE, wanted;
-    HYP_TRY(cb->function(&call, &given, c->diag));
     if (given == HYP_NONE) return hyp_refuse(c, "asked again, %s declines", q->name);
     HYP_TRY(add_term(c, q->result, &wanted));
     HYP_TRY(hyp_egraph_rebuild(eg, c->diag));

@@ -4,6 +4,7 @@
  * functions are asked again, which need one to be asked about. */
 #include <string.h>
 
+#include "base/sized.h"
 #include "egraph/prove/checker.h"
 #include "egraph/prove/shared_proof.h"
 
@@ -440,12 +441,13 @@ static hyp_status check_shared(checker *c, const hyp_shared_proof *proof, const 
     return !b || terms[proof->claim.to] == end ? HYP_OK : hyp_refuse(c, "the proof ends with another term than %s", b);
 }
 
-static void set_up(checker *c, hyp_ruleset *const *rulesets, size_t count, const hyp_proof_check_options *options,
-                   hyp_diag *diag)
+static hyp_status set_up(checker *c, hyp_ruleset *const *rulesets, size_t count, const hyp_proof_check_options *options,
+                         hyp_diag *diag)
 {
-    size_t size = sizeof c->options;
     *c = (checker){.rulesets = rulesets, .ruleset_count = count, .diag = diag};
-    if (options) memcpy(&c->options, options, options->size < size ? options->size : size);
+    HYP_NEED_LIST(rulesets, count);
+    for (size_t i = 0; i < count; i++) HYP_NEED(rulesets[i]);
+    return hyp_sized_take(&c->options, options, hyp_proof_check_options, diag);
 }
 
 static void dispose(checker *c)
@@ -465,7 +467,7 @@ hyp_status hyp_proof_check(const hyp_proof *proof, const char *a, const char *b,
     HYP_NEED(proof);
     checker c;
     size_t step = 0;
-    set_up(&c, rulesets, ruleset_count, options, diag);
+    HYP_TRY(set_up(&c, rulesets, ruleset_count, options, diag));
     hyp_status status = check_all(&c, proof, a, b, &step);
     dispose(&c);
     if (out_step) *out_step = step;
@@ -479,7 +481,7 @@ hyp_status hyp_shared_proof_check(const hyp_shared_proof *proof, const char *a, 
     HYP_NEED(proof);
     checker c;
     size_t lemma = 0;
-    set_up(&c, rulesets, ruleset_count, options, diag);
+    HYP_TRY(set_up(&c, rulesets, ruleset_count, options, diag));
     hyp_status status = check_shared(&c, proof, a, b, &lemma);
     dispose(&c);
     if (out_lemma) *out_lemma = lemma;

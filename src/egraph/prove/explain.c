@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/sexpr.h"
+#include "egraph/prove/large_stack.h"
 #include "egraph/prove/lemmas.h"
 #include "egraph/rules/rule.h"
 
@@ -373,6 +374,19 @@ static hyp_status prove_way(hyp_prover *p, uint32_t from, uint32_t to, uint32_t 
     return HYP_OK;
 }
 
+/* prove_way's arguments, for a stack of its own. */
+typedef struct way_job {
+    hyp_prover *p;
+    uint32_t from, to, pair;
+    hyp_lemma_use *out;
+} way_job;
+
+static hyp_status run_way(void *job)
+{
+    const way_job *j = job;
+    return prove_way(j->p, j->from, j->to, j->pair, *j->out, j->out);
+}
+
 /* T(from) is T(to), of two e-nodes of a class. */
 static hyp_status prove_rows(hyp_prover *p, uint32_t from, uint32_t to, hyp_lemma_use *out)
 {
@@ -397,7 +411,8 @@ static hyp_status prove_rows(hyp_prover *p, uint32_t from, uint32_t to, hyp_lemm
         return HYP_OK;
     }
     HYP_TRY(hyp_prover_enter(p));
-    HYP_TRY(prove_way(p, from, to, pair, *out, out));
+    way_job job = {p, from, to, pair, out};
+    HYP_TRY(p->depth == HYP_PROVER_OWN_STACK ? hyp_on_large_stack(run_way, &job, p->diag) : run_way(&job));
     p->depth--;
     return HYP_OK;
 }

@@ -2,7 +2,7 @@
  * the whole term. */
 #include <string.h>
 
-#include "egraph/core/term.h"
+#include "base/sexpr.h"
 #include "egraph/prove/shared_proof.h"
 #include "egraph/rules/rule.h"
 
@@ -74,7 +74,7 @@ static hyp_status grow(writer *w, uint32_t term, tree **out)
 static void print(const tree *t, hyp_strbuf *sb)
 {
     if (t->count) hyp_strbuf_puts(sb, "(");
-    hyp_term_symbol(sb, t->op);
+    hyp_sexpr_print_symbol(sb, t->op);
     for (uint32_t j = 0; j < t->count; j++) {
         hyp_strbuf_puts(sb, " ");
         print(t->kids[j], sb);

@@ -38,6 +38,7 @@ typedef struct hyp_prover {
     hyp_diag *diag;
 } hyp_prover;
 
+enum { HYP_PROVER_OWN_STACK = 128 }; /* depth from which on a large stack is used */
 /* Memory of the work, and a copy that lives as long as the proof; both count. NULL when memory is out. */
 void *hyp_prover_take(hyp_prover *p, size_t size);
 void *hyp_prover_keep(hyp_prover *p, const void *from, size_t size);

@@ -294,9 +294,16 @@ static hyp_status copy_text(hyp_rule_reader *p, const char *text, const char **o
 static hyp_status write_info(hyp_rule_reader *p, const hyp_written_rule *src, hyp_rule_info *out)
 {
     hyp_strbuf sb = {0};
-    hyp_strbuf_printf(&sb, "(rule %s", src->name);
-    if (src->numeric_class) hyp_strbuf_printf(&sb, " :class %s", src->numeric_class);
-    if (src->ruleset) hyp_strbuf_printf(&sb, " :ruleset %s", src->ruleset);
+    hyp_strbuf_puts(&sb, "(rule ");
+    hyp_sexpr_print_symbol(&sb, src->name);
+    if (src->numeric_class) {
+        hyp_strbuf_puts(&sb, " :class ");
+        hyp_sexpr_print_symbol(&sb, src->numeric_class);
+    }
+    if (src->ruleset) {
+        hyp_strbuf_puts(&sb, " :ruleset ");
+        hyp_sexpr_print_symbol(&sb, src->ruleset);
+    }
     if (src->doc) {
         hyp_strbuf_puts(&sb, " :doc ");
         hyp_strbuf_quote(&sb, src->doc);

@@ -171,6 +171,7 @@ struct hyp_ruleset {
     hyp_egraph *eg;
     struct hyp_ruleset *next; /* hyp_egraph.rulesets */
     uint32_t index;           /* as in hyp_origin.ruleset */
+    bool recorded;            /* records of applications may name it */
     hyp_arena arena;
     HYP_VEC(hyp_rule) rules;
     hyp_may_unite_fn may_unite; /* NULL: always */
@@ -270,6 +271,8 @@ HYP_NODISCARD hyp_status hyp_apply_ask(hyp_applier *ap, const hyp_rule *rule, co
                                        hyp_outcome *out, hyp_diag *diag);
 /* Whether the owner of the rules lets a rule unite these; `right` is HYP_NONE while it is not built. */
 bool hyp_apply_may_unite(const hyp_applier *ap, const hyp_rule *rule, hyp_class_id left, hyp_class_id right);
+/* Whether the analysis lets two classes be one: HYP_ERR_MALFORMED if not. */
+HYP_NODISCARD hyp_status hyp_apply_agree(hyp_egraph *eg, uint32_t x, uint32_t y, hyp_diag *diag);
 /* Pushes the children that a sequence variable matched on ap->args. */
 HYP_NODISCARD hyp_status hyp_apply_push_sequence(hyp_applier *ap, const hyp_rule *rule, const uint32_t *match,
                                                  const hyp_pat *seq, hyp_diag *diag);

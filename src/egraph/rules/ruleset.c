@@ -66,7 +66,7 @@ hyp_status hyp_ruleset_parse(hyp_egraph *eg, const char *file, const char *text,
 void hyp_ruleset_destroy(hyp_ruleset *rules)
 {
     if (!rules) return;
-    if (rules->eg->explain) return; /* proofs still name its rules: it goes with the e-graph */
+    if (rules->recorded || hyp_eg_in_use(rules->eg)) return; /* proofs or a search name it: it goes with the e-graph */
     hyp_ruleset **link = &rules->eg->rulesets;
     while (*link != rules) link = &(*link)->next;
     *link = rules->next;

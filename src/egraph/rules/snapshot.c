@@ -118,7 +118,8 @@ static void discard(struct hyp_saved *s)
 hyp_status hyp_egraph_push(hyp_egraph *eg, hyp_diag *diag)
 {
     HYP_NEED(eg);
-    if (eg->busy) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "push was called from inside a callback");
+    HYP_TRY(hyp_eg_may_rebuild(eg, "push", diag));
+    if (eg->running) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "push was called from inside a saturation");
     HYP_TRY(hyp_eg_rebuild(eg, diag));
     struct hyp_saved *s = hyp_calloc(1, sizeof *s);
     if (!s) return hyp_fail_memory(diag, sizeof *s);
@@ -189,7 +190,8 @@ hyp_status hyp_egraph_pop(hyp_egraph *eg, hyp_diag *diag)
     HYP_NEED(eg);
     struct hyp_saved *s = eg->saved;
     size_t was = eg->row_count;
-    if (eg->busy) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "pop was called from inside a callback");
+    HYP_TRY(hyp_eg_may_rebuild(eg, "pop", diag));
+    if (eg->running) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "pop was called from inside a saturation");
     if (!s) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "pop was called without a push");
     for (size_t i = 0; i < eg->pending.len; i++) hyp_eg_settle_class(eg, eg->pending.data[i]);
     for (size_t i = 0; i < eg->changed.len; i++) eg->told[eg->changed.data[i]] = 0;

@@ -170,6 +170,15 @@ static hyp_status holds(job *b, const hyp_cond *cond, bool *out)
     return HYP_OK;
 }
 
+hyp_status hyp_apply_agree(hyp_egraph *eg, uint32_t x, uint32_t y, hyp_diag *diag)
+{
+    if (!eg->analysis.agree || x == y) return HYP_OK;
+    const char *outer = hyp_eg_begin_reading(eg, "an analysis' agree");
+    hyp_status status = eg->analysis.agree(eg, hyp_fact(eg, x), hyp_fact(eg, y), eg->analysis.user, diag);
+    hyp_eg_end_reading(eg, outer);
+    return status;
+}
+
 /* ---- one match ---------------------------------------------------------------------------------- */
 
 bool hyp_apply_may_unite(const hyp_applier *ap, const hyp_rule *rule, hyp_class_id left, hyp_class_id right)
@@ -255,9 +264,7 @@ static hyp_status probe_job(job *b, uint32_t number, hyp_probe *out)
     out->left = action->root ? b->match[action->root->reg] : HYP_NONE;
     if (!action->root) HYP_TRY(build(b, &action->left, &out->left));
     HYP_TRY(build(b, &action->right, &out->right));
-    uint32_t x = hyp_eg_find(b->eg, out->left), y = hyp_eg_find(b->eg, out->right);
-    if (!b->eg->analysis.agree || x == y) return HYP_OK;
-    return b->eg->analysis.agree(b->eg, hyp_fact(b->eg, x), hyp_fact(b->eg, y), b->eg->analysis.user, b->diag);
+    return hyp_apply_agree(b->eg, hyp_eg_find(b->eg, out->left), hyp_eg_find(b->eg, out->right), b->diag);
 }
 
 hyp_status hyp_apply_probe(struct hyp_ruleset *rules, uint32_t rule_index, const uint32_t *match, uint32_t number,

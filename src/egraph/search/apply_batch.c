@@ -259,12 +259,10 @@ static inline hyp_status find_sides(batch *b, const hyp_action *action, size_t i
  * not. A row that joined its class when it was made is not asked about. */
 static hyp_status may_unite(batch *b, const sides *s, bool *out)
 {
-    hyp_egraph *eg = b->eg;
     *out = true;
     if (s->born && !b->asks) return HYP_OK;
     *out = hyp_apply_may_unite(b->ap, b->rule, s->left_class, s->right_class);
-    if (!*out || !eg->analysis.agree) return HYP_OK;
-    return eg->analysis.agree(eg, hyp_fact(eg, s->left_class), hyp_fact(eg, s->right_class), eg->analysis.user, b->diag);
+    return *out ? hyp_apply_agree(b->eg, s->left_class, s->right_class, b->diag) : HYP_OK;
 }
 
 /* What an action does that changes something. */
@@ -389,6 +387,7 @@ static void tell(const batch *b)
             event.matched = b->matches + note->match * b->words + b->rule->reg_count;
             event.matched_count = b->rule->left_nodes;
         }
+        hyp_eg_view_release(b->eg);
         b->ap->on_rewrite(&event, b->ap->user);
     }
 }

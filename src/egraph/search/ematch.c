@@ -105,6 +105,7 @@ hyp_status hyp_egraph_ematch(hyp_egraph *eg, const hyp_pattern *pattern, hyp_ema
 {
     HYP_NEED(pattern);
     HYP_NEED(fn);
+    HYP_NEED(eg);
     hyp_rule *rule = &pattern->rules->rules.data[0];
     if (pattern->rules->eg != eg)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "this pattern belongs to another e-graph");

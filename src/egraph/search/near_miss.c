@@ -4,7 +4,7 @@
  * e-nodes. It is no part of saturation, and need not be fast; its work is bounded. */
 #include <string.h>
 
-#include "egraph/core/term.h"
+#include "base/sexpr.h"
 #include "egraph/rules/rule.h"
 
 enum { BUDGET = 2000000 }; /* e-nodes that are tried */
@@ -186,7 +186,7 @@ static void write_pat(hyp_strbuf *sb, const search *s, const hyp_pat *pat)
     }
     bool is_call = pat->kind == HYP_PAT_CALL;
     if (pat->count || is_call) hyp_strbuf_puts(sb, "(");
-    hyp_term_symbol(sb, is_call ? s->eg->callback_names.names.data[pat->callback]
+    hyp_sexpr_print_symbol(sb, is_call ? s->eg->callback_names.names.data[pat->callback]
                                 : hyp_egraph_symbol_name(s->eg, pat->symbol));
     for (uint32_t j = 0; j < pat->count; j++) {
         hyp_strbuf_puts(sb, " ");
@@ -237,7 +237,9 @@ static hyp_status tell(const answer *a, hyp_near_miss near, const uint32_t *matc
     if (cond) write_cond(&sb, s, cond);
     if (pat) write_pat(&sb, s, pat);
     near.premise = hyp_strbuf_text(&sb);
+    const char *outer = hyp_eg_begin_reading(s->eg, "the search for near misses");
     hyp_status status = sb.failed ? hyp_fail_memory(s->diag, sb.len) : a->fn(&near, a->user, s->diag);
+    hyp_eg_end_reading(s->eg, outer);
     hyp_strbuf_dispose(&sb);
     return status;
 }
@@ -316,7 +318,12 @@ static hyp_status run(search *s, const hyp_class_id *focus, size_t focus_count)
     if (focus_count) {
         uint8_t *marks = hyp_arena_zalloc(&s->arena, s->eg->row_count, 1);
         if (!marks) return hyp_fail_memory(s->diag, s->eg->row_count);
-        for (size_t i = 0; i < focus_count; i++) marks[hyp_egraph_find(s->eg, focus[i])] = 1;
+        for (size_t i = 0; i < focus_count; i++) {
+            uint32_t c = hyp_egraph_find(s->eg, focus[i]);
+            if (c == HYP_NONE)
+                return hyp_fail(s->diag, HYP_ERR_INVALID_ARGUMENT, "%u is no e-class of this e-graph", focus[i]);
+            marks[c] = 1;
+        }
         s->focus = marks;
     }
     HYP_TRY(meet(s, 0));
@@ -346,8 +353,12 @@ hyp_status hyp_ruleset_near_misses(hyp_ruleset *rules, size_t rule, const hyp_cl
                 .root = HYP_NONE,
                 .diag = diag};
     answer a = {&s, fn, user};
+    HYP_TRY(hyp_eg_may_rebuild(s.eg, "the search for near misses", diag));
+    bool running = s.eg->running;
+    s.eg->running = true; /* conditions and functions may not begin a saturation, or destroy it */
     hyp_status status = run(&s, focus, focus_count);
     if (status == HYP_OK) status = answer_all(&a);
+    s.eg->running = running;
     if (status == HYP_OK) status = hyp_egraph_rebuild(s.eg, diag);
     hyp_vec_free(&s.goals);
     hyp_vec_free(&s.found);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/sized.h"
 #include "egraph/rules/rule.h"
 
 /* Words of declined matches that a rule keeps to ask again. */
@@ -62,7 +63,11 @@ static hyp_stop poll(void *user)
     runner *r = user;
     if (atomic_load_explicit(&r->eg->cancel, memory_order_relaxed)) return HYP_STOP_CANCELLED;
     if (r->options.max_seconds > 0 && seconds() - r->start >= r->options.max_seconds) return HYP_STOP_TIME;
-    return r->options.stop && r->options.stop(r->options.stop_user) ? HYP_STOP_CANCELLED : HYP_STOP_SATURATED;
+    if (!r->options.stop) return HYP_STOP_SATURATED;
+    const char *outer = hyp_eg_begin_reading(r->eg, "stop");
+    bool asked = r->options.stop(r->options.stop_user);
+    hyp_eg_end_reading(r->eg, outer);
+    return asked ? HYP_STOP_CANCELLED : HYP_STOP_SATURATED;
 }
 
 static hyp_status check_clock(void *user, hyp_diag *diag)
@@ -340,6 +345,14 @@ static hyp_status note_iteration(runner *r, hyp_diag *diag)
     return HYP_OK;
 }
 
+static void tell_iteration(const runner *r)
+{
+    if (!r->options.on_iteration) return;
+    const char *outer = hyp_eg_begin_reading(r->eg, "on_iteration");
+    r->options.on_iteration(&r->now, r->iterations.len, r->options.on_iteration_user);
+    hyp_eg_end_reading(r->eg, outer);
+}
+
 /* When all that is left is banned, the bans are shortened, by what the shortest has left, instead of waiting for
  * nothing. */
 static void shorten_bans(runner *r)
@@ -374,7 +387,7 @@ static hyp_status iterate(runner *r, hyp_diag *diag)
     if (status != HYP_OK && !r->stopping) return hyp_fail(diag, status, "%s", said.message);
     HYP_TRY(rebuilt);
     HYP_TRY(note_iteration(r, diag));
-    if (r->options.on_iteration) r->options.on_iteration(&r->now, r->iterations.len, r->options.on_iteration_user);
+    tell_iteration(r);
     if (r->stopping && r->stop == HYP_STOP_NODES && eg->live_count < eg->max_nodes &&
         (eg->live_count != nodes || eg->class_count != classes)) {
         r->stopping = false; /* the rebuild made room again, and something was learnt */
@@ -434,10 +447,11 @@ hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rules, const hyp_run_opti
     HYP_NEED(rules);
     HYP_NEED(out_report);
     *out_report = (hyp_run_report){.stop = HYP_STOP_ERROR};
-    if (eg->busy) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a saturation was started from inside a callback");
+    HYP_TRY(hyp_eg_may_rebuild(eg, "a saturation", diag));
+    if (eg->running) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a saturation was called from inside a callback");
     if (rules->eg != eg) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "these rules belong to another e-graph");
     runner r = {.eg = eg, .rules = rules, .report = out_report, .start = seconds()};
-    if (options) memcpy(&r.options, options, options->size < sizeof r.options ? options->size : sizeof r.options);
+    HYP_TRY(hyp_sized_take(&r.options, options, hyp_run_options, diag));
     if (!r.options.backoff_match_limit) r.options.backoff_match_limit = 1000;
     if (!r.options.backoff_ban_length) r.options.backoff_ban_length = 5;
     r.applier = (hyp_applier){.eg = eg, .rules = rules, .on_rewrite = r.options.on_rewrite, .user = r.options.user};
@@ -448,8 +462,11 @@ hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rules, const hyp_run_opti
     eg->poll = poll;
     eg->poll_user = &r;
     eg->peak_bytes = eg->bytes;
+    eg->running = true;
+    rules->recorded = rules->recorded || eg->explain;
     hyp_status status = make_buffers(&r, diag);
     if (status == HYP_OK) status = saturate(&r, diag);
+    eg->running = false;
     eg->max_nodes = eg->max_bytes = 0;
     eg->poll = NULL;
     eg->limit_hit = HYP_STOP_SATURATED;

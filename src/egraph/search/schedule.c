@@ -1,6 +1,5 @@
 /* Schedules: runs of several rulesets under limits of the whole. */
-#include <string.h>
-
+#include "base/sized.h"
 #include "egraph/core/state.h"
 
 typedef struct scheduler {
@@ -13,19 +12,31 @@ typedef struct scheduler {
     hyp_diag *diag;
 } scheduler;
 
-enum { DEPTH_LIMIT = 100 };
+enum { DEPTH_LIMIT = 100, PART_LIMIT = 1 << 20 };
 
-/* Counts the rules of the RUN parts, and looks whether the schedule is one. */
-static hyp_status measure(const hyp_schedule *s, unsigned depth, size_t *rules, hyp_diag *diag)
+/* Looks whether a schedule is one: of known kinds, and not one that holds itself. */
+static hyp_status look_through(const hyp_schedule *s, unsigned depth, size_t *parts, hyp_diag *diag)
 {
-    if (depth > DEPTH_LIMIT) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a schedule is nested too deeply");
+    if (depth > DEPTH_LIMIT || ++*parts > PART_LIMIT)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a schedule is nested too deeply, or holds itself");
+    if ((unsigned)s->kind > HYP_SCHEDULE_SATURATE)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%d is no kind of schedule", (int)s->kind);
     if (s->kind == HYP_SCHEDULE_RUN) {
         if (!s->rules) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a RUN part of a schedule has no ruleset");
-        *rules += hyp_ruleset_count(s->rules);
         return HYP_OK;
     }
-    for (size_t i = 0; i < s->part_count; i++) HYP_TRY(measure(&s->parts[i], depth + 1, rules, diag));
+    HYP_NEED_LIST(s->parts, s->part_count);
+    for (size_t i = 0; i < s->part_count; i++) HYP_TRY(look_through(&s->parts[i], depth + 1, parts, diag));
     return HYP_OK;
+}
+
+/* The rules of the RUN parts. */
+static size_t count_rules(const hyp_schedule *s)
+{
+    if (s->kind == HYP_SCHEDULE_RUN) return hyp_ruleset_count(s->rules);
+    size_t count = 0;
+    for (size_t i = 0; i < s->part_count; i++) count += count_rules(&s->parts[i]);
+    return count;
 }
 
 /* Adds the report of one run to that of the whole. */
@@ -119,7 +130,7 @@ static hyp_status run_part(scheduler *sc, const hyp_schedule *s, size_t first_ru
             bool saturated;
             HYP_TRY(run_part(sc, &s->parts[i], rule, &saturated));
             *out_saturated = *out_saturated && saturated;
-            HYP_TRY(measure(&s->parts[i], 0, &rule, sc->diag));
+            rule += count_rules(&s->parts[i]);
         }
         bool alone = s->part_count == 1; /* then there is none that could find more in what it has made */
         if (*out_saturated && (alone || sc->eg->version == version)) break;
@@ -130,13 +141,16 @@ static hyp_status run_part(scheduler *sc, const hyp_schedule *s, size_t first_ru
 hyp_status hyp_egraph_run_schedule(hyp_egraph *eg, const hyp_schedule *schedule, const hyp_run_options *options,
                                    hyp_run_report *out_report, hyp_diag *diag)
 {
+    HYP_NEED(eg);
     HYP_NEED(schedule);
     HYP_NEED(out_report);
+    size_t parts = 0;
     *out_report = (hyp_run_report){.stop = HYP_STOP_ERROR};
     scheduler sc = {.eg = eg, .report = out_report, .diag = diag};
-    if (options) memcpy(&sc.options, options, options->size < sizeof sc.options ? options->size : sizeof sc.options);
     sc.options.size = sizeof sc.options;
-    HYP_TRY(measure(schedule, 0, &out_report->rule_count, diag));
+    HYP_TRY(hyp_sized_take(&sc.options, options, hyp_run_options, diag));
+    HYP_TRY(look_through(schedule, 0, &parts, diag));
+    out_report->rule_count = count_rules(schedule);
     out_report->rules = hyp_calloc(out_report->rule_count, sizeof *out_report->rules);
     if (!out_report->rules) return hyp_fail_memory(diag, out_report->rule_count * sizeof *out_report->rules);
     bool saturated = false;
