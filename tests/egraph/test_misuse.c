@@ -128,6 +128,14 @@ static hyp_status bad_make(hyp_egraph *eg, hyp_enode_id node, void *data, void *
     return HYP_OK;
 }
 
+/* Facts that differ, so that they are merged. */
+static hyp_status number(hyp_egraph *eg, hyp_enode_id node, void *data, void *user, hyp_diag *diag)
+{
+    (void)eg, (void)user, (void)diag;
+    memcpy(data, &node, sizeof node);
+    return HYP_OK;
+}
+
 static hyp_status bad_merge(hyp_egraph *eg, void *into, const void *from, bool *changed, void *user, hyp_diag *diag)
 {
     (void)into, (void)from, (void)user, (void)diag;
@@ -150,7 +158,7 @@ static void analyses_may_only_read(void **state)
         hyp_analysis analysis = {.data_size = 8};
         hyp_run_report report;
         if (which == 0) analysis.make = bad_make;
-        if (which == 1) analysis.merge = bad_merge;
+        if (which == 1) analysis.make = number, analysis.merge = bad_merge;
         if (which == 2) analysis.agree = bad_agree;
         attempt a = {0};
         analysed = &a;

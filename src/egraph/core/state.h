@@ -142,7 +142,7 @@ struct hyp_egraph {
 
     bool busy;                   /* a rebuild or a search is under way: neither may start again */
     bool making;                 /* inside analysis.make: one row is half there */
-    bool running;                /* a saturation is under way, also between its searches */
+    unsigned running;            /* calls under way, as a saturation, also between its searches, that use its rulesets */
     const char *reader;          /* the callback under way that may only read, as messages name it; NULL: none is */
     bool rebuilding;             /* growth is not held against max_bytes: a rebuild must end */
     size_t max_nodes, max_bytes; /* of the running saturation, 0 = none */
@@ -225,7 +225,6 @@ static inline const char *hyp_eg_begin_reading(hyp_egraph *eg, const char *callb
 }
 static inline void hyp_eg_end_reading(hyp_egraph *eg, const char *outer) { eg->reader = outer; }
 #define HYP_READER_MAKE "an analysis' make (terms are added in modify)"
-#define HYP_READER_COST "a cost function"
 #define HYP_READER_MERGE "an analysis' merge"
 /* HYP_ERR_INVALID_ARGUMENT inside a callback that may only read. */
 HYP_NODISCARD hyp_status hyp_eg_may_change(const hyp_egraph *eg, hyp_diag *diag);

@@ -320,13 +320,13 @@ static void note_given(hyp_egraph *eg, uint32_t id, uint32_t op, const uint32_t 
 hyp_status hyp_eg_new_row(hyp_egraph *eg, const hyp_new_row *row, uint32_t *out, hyp_diag *diag)
 {
     uint32_t id = hyp_eg_put_row(eg, row->op, row->kid, HYP_NONE, row->hash, row->slot);
+    if (eg->explain) note_given(eg, id, row->op, row->kid, row->given);
     hyp_status status = eg->analysis.make ? make_fact(eg, id, diag) : HYP_OK;
     if (status != HYP_OK) {
         take_back(eg, row);
         return status;
     }
     if (row->into != HYP_NONE) hyp_eg_adopt(eg, id, row->into);
-    if (eg->explain) note_given(eg, id, row->op, row->kid, row->given);
     if (eg->analysis.modify) eg->modify.data[eg->modify.len++] = id;
     *out = id;
     return HYP_OK;

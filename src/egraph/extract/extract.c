@@ -139,9 +139,7 @@ static hyp_status reach_below(reached *r, uint32_t c, hyp_node_cost_fn cost, voi
     const hyp_enode_id *rows = hyp_egraph_class_nodes(r->eg, c, &count);
     if (!rows) return hyp_fail_memory(diag, r->eg->live_count * sizeof *rows);
     for (size_t i = 0; i < count; i++) {
-        const char *outer = hyp_eg_begin_reading(r->eg, HYP_READER_COST);
         double own = r->cost[rows[i]] = cost(r->eg, rows[i], user);
-        hyp_eg_end_reading(r->eg, outer);
         if (isnan(own) || own < 0)
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the cost of '%s' is %g; a cost is at least 0",
                             hyp_egraph_symbol_name(r->eg, hyp_enode_op(r->eg, rows[i])), own);
@@ -225,12 +223,12 @@ hyp_status hyp_egraph_extract_with(hyp_egraph *eg, const hyp_class_id *roots, si
                                    const hyp_extract_options *options, hyp_node_cost_fn cost, void *user,
                                    hyp_extraction *out, hyp_diag *diag)
 {
+    HYP_NEED(out);
+    *out = (hyp_extraction){0};
     HYP_NEED(eg);
     HYP_NEED_LIST(roots, root_count);
     HYP_NEED(options);
     HYP_NEED(cost);
-    HYP_NEED(out);
-    *out = (hyp_extraction){0};
     if (!hyp_eg_readable(eg))
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "an e-graph must be rebuilt before extraction");
     size_t bound = eg->row_count, words = bound + 1;
@@ -246,7 +244,9 @@ hyp_status hyp_egraph_extract_with(hyp_egraph *eg, const hyp_class_id *roots, si
         r.class_of = r.number + words;
         r.row_of = r.class_of + words;
         r.stack = r.row_of + words;
+        const char *outer = hyp_eg_begin_reading(eg, "an extraction");
         status = extract(&r, roots, root_count, options, cost, user, out, diag);
+        hyp_eg_end_reading(eg, outer);
     }
     if (status != HYP_OK) hyp_extraction_dispose(out);
     hyp_free(r.number);
@@ -257,10 +257,6 @@ hyp_status hyp_egraph_extract_with(hyp_egraph *eg, const hyp_class_id *roots, si
 hyp_status hyp_egraph_extract(hyp_egraph *eg, const hyp_class_id *roots, size_t root_count, hyp_extract_method method,
                               hyp_node_cost_fn cost, void *user, hyp_extraction *out, hyp_diag *diag)
 {
-    HYP_NEED(eg);
-    HYP_NEED_LIST(roots, root_count);
-    HYP_NEED(cost);
-    HYP_NEED(out);
     hyp_extract_options options = {.size = sizeof options, .method = method};
     return hyp_egraph_extract_with(eg, roots, root_count, &options, cost, user, out, diag);
 }

@@ -173,7 +173,7 @@ static hyp_status json_node(writer *w, uint32_t c, hyp_enode_id node, size_t ind
     hyp_egraph *eg = w->eg;
     hyp_strbuf *sb = &w->text;
     size_t count;
-    const char *outer = hyp_eg_begin_reading(eg, HYP_READER_COST);
+    const char *outer = hyp_eg_begin_reading(eg, "a cost function");
     double own = cost ? cost(eg, node, user) : 1;
     hyp_eg_end_reading(eg, outer);
     if (isnan(own))

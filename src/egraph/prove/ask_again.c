@@ -73,9 +73,9 @@ static hyp_status call_again(checker *c, const hyp_callback *cb, const query *q,
     hyp_call call = {.eg = eg, .args = classes, .arg_count = q->arg_count, .user = cb->user};
     hyp_class_id given = HYP_NONE, wanted;
     bool holds = false;
-    eg->running = true; /* it may not be destroyed, or run */
+    eg->running++; /* it may not be destroyed, or run */
     hyp_status status = cb->is_condition ? cb->condition(&call, &holds, c->diag) : cb->function(&call, &given, c->diag);
-    eg->running = false;
+    eg->running--;
     HYP_TRY(status);
     if (cb->is_condition) {
         if (holds == (q->answer == HYP_ANSWER_YES)) return HYP_OK;

@@ -447,11 +447,14 @@ static hyp_status set_up(checker *c, hyp_ruleset *const *rulesets, size_t count,
     *c = (checker){.rulesets = rulesets, .ruleset_count = count, .diag = diag};
     HYP_NEED_LIST(rulesets, count);
     for (size_t i = 0; i < count; i++) HYP_NEED(rulesets[i]);
-    return hyp_sized_take(&c->options, options, hyp_proof_check_options, diag);
+    HYP_TRY(hyp_sized_take(&c->options, options, hyp_proof_check_options, diag));
+    for (size_t i = 0; i < count; i++) rulesets[i]->eg->running++; /* what is asked may not destroy them */
+    return HYP_OK;
 }
 
 static void dispose(checker *c)
 {
+    for (size_t i = 0; i < c->ruleset_count; i++) c->rulesets[i]->eg->running--;
     hyp_egraph_destroy(c->asked);
     hyp_intern_dispose(&c->ops);
     hyp_numbering_dispose(&c->spines);

@@ -538,7 +538,9 @@ static void prover_dispose(hyp_prover *p)
 
 static hyp_status explain(hyp_egraph *eg, const question *q, hyp_shared_proof *out, hyp_diag *diag)
 {
+    HYP_NEED(out);
     *out = (hyp_shared_proof){0};
+    HYP_NEED(eg);
     if (!eg->explain) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "this e-graph was made without options.explain");
     if (!hyp_eg_readable(eg))
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "an e-graph must be rebuilt before it explains");
@@ -561,16 +563,12 @@ static hyp_status explain(hyp_egraph *eg, const question *q, hyp_shared_proof *o
 hyp_status hyp_egraph_explain_shared(hyp_egraph *eg, const char *a, const char *b, hyp_shared_proof *out,
                                      hyp_diag *diag)
 {
-    HYP_NEED(eg);
-    HYP_NEED(out);
     return explain(eg, &(question){.a = a, .b = b}, out, diag);
 }
 
 hyp_status hyp_egraph_explain_nodes(hyp_egraph *eg, hyp_enode_id a, hyp_enode_id b, hyp_shared_proof *out,
                                     hyp_diag *diag)
 {
-    HYP_NEED(eg);
-    HYP_NEED(out);
     return explain(eg, &(question){.from = a, .to = b}, out, diag);
 }
 

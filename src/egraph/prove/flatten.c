@@ -239,7 +239,6 @@ hyp_status hyp_shared_proof_flatten(const hyp_shared_proof *proof, hyp_proof *ou
 
 hyp_status hyp_egraph_explain(hyp_egraph *eg, const char *a, const char *b, hyp_proof *out, hyp_diag *diag)
 {
-    HYP_NEED(eg);
     HYP_NEED(out);
     hyp_shared_proof proof;
     *out = (hyp_proof){0};

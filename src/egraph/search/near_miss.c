@@ -354,11 +354,10 @@ hyp_status hyp_ruleset_near_misses(hyp_ruleset *rules, size_t rule, const hyp_cl
                 .diag = diag};
     answer a = {&s, fn, user};
     HYP_TRY(hyp_eg_may_rebuild(s.eg, "the search for near misses", diag));
-    bool running = s.eg->running;
-    s.eg->running = true; /* conditions and functions may not begin a saturation, or destroy it */
+    s.eg->running++; /* conditions and functions may not begin a saturation, or destroy it */
     hyp_status status = run(&s, focus, focus_count);
     if (status == HYP_OK) status = answer_all(&a);
-    s.eg->running = running;
+    s.eg->running--;
     if (status == HYP_OK) status = hyp_egraph_rebuild(s.eg, diag);
     hyp_vec_free(&s.goals);
     hyp_vec_free(&s.found);

@@ -26,6 +26,8 @@ typedef struct runner {
     uint32_t *grounds;
     hyp_parts_found parts; /* of the rule under way, if it collects */
     double start;
+    uint64_t begun;        /* hyp_egraph.version when the iteration began */
+    double rebuild_price;  /* seconds per change of the last rebuild: what the next one will take of the time */
     size_t applied; /* in this run */
     hyp_stop stop;
     bool stopping; /* `stop` is set: a limit cut this iteration */
@@ -62,7 +64,10 @@ static hyp_stop poll(void *user)
 {
     runner *r = user;
     if (atomic_load_explicit(&r->eg->cancel, memory_order_relaxed)) return HYP_STOP_CANCELLED;
-    if (r->options.max_seconds > 0 && seconds() - r->start >= r->options.max_seconds) return HYP_STOP_TIME;
+    if (r->options.max_seconds > 0) { /* what was changed so far has to be rebuilt in it, too */
+        double rebuild = r->rebuild_price * (double)(r->eg->version - r->begun);
+        if (seconds() - r->start + rebuild >= r->options.max_seconds) return HYP_STOP_TIME;
+    }
     if (!r->options.stop) return HYP_STOP_SATURATED;
     const char *outer = hyp_eg_begin_reading(r->eg, "stop");
     bool asked = r->options.stop(r->options.stop_user);
@@ -373,17 +378,21 @@ static void shorten_bans(runner *r)
 static hyp_status iterate(runner *r, hyp_diag *diag)
 {
     hyp_egraph *eg = r->eg;
-    uint64_t version = eg->version;
+    uint64_t version = r->begun = eg->version;
     size_t nodes = eg->live_count, classes = eg->class_count;
     bool whole = true;
     r->now = (hyp_iteration_report){0};
     hyp_diag said = {0}; /* kept apart: what a rebuild after a failure says is not what went wrong */
     hyp_status status = run_rules(r, &whole, &said);
     double begin = seconds();
+    uint64_t changes = eg->version - version;
+    r->begun = eg->version;
     hyp_status rebuilt = hyp_eg_rebuild(eg, diag);
     if (rebuilt == HYP_OK && eg->limit_hit != HYP_STOP_SATURATED && !r->stopping)
         set_stop(r, eg->limit_hit); /* the analysis ran into it */
     r->now.rebuild_seconds = seconds() - begin;
+    if (changes) r->rebuild_price = r->now.rebuild_seconds / (double)changes;
+    r->begun = eg->version;
     if (status != HYP_OK && !r->stopping) return hyp_fail(diag, status, "%s", said.message);
     HYP_TRY(rebuilt);
     HYP_TRY(note_iteration(r, diag));
@@ -443,10 +452,10 @@ static hyp_status make_buffers(runner *r, hyp_diag *diag)
 hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rules, const hyp_run_options *options,
                           hyp_run_report *out_report, hyp_diag *diag)
 {
-    HYP_NEED(eg);
-    HYP_NEED(rules);
     HYP_NEED(out_report);
     *out_report = (hyp_run_report){.stop = HYP_STOP_ERROR};
+    HYP_NEED(eg);
+    HYP_NEED(rules);
     HYP_TRY(hyp_eg_may_rebuild(eg, "a saturation", diag));
     if (eg->running) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a saturation was called from inside a callback");
     if (rules->eg != eg) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "these rules belong to another e-graph");
@@ -462,11 +471,11 @@ hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rules, const hyp_run_opti
     eg->poll = poll;
     eg->poll_user = &r;
     eg->peak_bytes = eg->bytes;
-    eg->running = true;
+    eg->running++;
     rules->recorded = rules->recorded || eg->explain;
     hyp_status status = make_buffers(&r, diag);
     if (status == HYP_OK) status = saturate(&r, diag);
-    eg->running = false;
+    eg->running--;
     eg->max_nodes = eg->max_bytes = 0;
     eg->poll = NULL;
     eg->limit_hit = HYP_STOP_SATURATED;

@@ -141,11 +141,11 @@ static hyp_status run_part(scheduler *sc, const hyp_schedule *s, size_t first_ru
 hyp_status hyp_egraph_run_schedule(hyp_egraph *eg, const hyp_schedule *schedule, const hyp_run_options *options,
                                    hyp_run_report *out_report, hyp_diag *diag)
 {
+    size_t parts = 0;
+    HYP_NEED(out_report);
+    *out_report = (hyp_run_report){.stop = HYP_STOP_ERROR};
     HYP_NEED(eg);
     HYP_NEED(schedule);
-    HYP_NEED(out_report);
-    size_t parts = 0;
-    *out_report = (hyp_run_report){.stop = HYP_STOP_ERROR};
     scheduler sc = {.eg = eg, .report = out_report, .diag = diag};
     sc.options.size = sizeof sc.options;
     HYP_TRY(hyp_sized_take(&sc.options, options, hyp_run_options, diag));

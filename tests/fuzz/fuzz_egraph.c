@@ -1,0 +1,510 @@
+/* fuzz_egraph.c - calls of the e-graph's interface in any order, with arguments that may be none, callbacks that make calls
+ * of their own, and allocations that fail. Bytes say what is called; where they end the case ends. After each call the
+ * e-graph must be sound. The same bytes make the same calls.
+ *
+ *   fuzz_egraph [--first N] [--count N] [--seconds S] [FILE...]    cases of bytes drawn from numbers, or of files
+ *
+ * With HYP_LIBFUZZER it is the target of libFuzzer.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "hypatia/egraph.h"
+
+enum { MOST_NODES = 300, SETS = 3, PATTERNS = 2, EXTRACTIONS = 2, DEEPEST = 3, MOST_CALLS = 400 };
+
+typedef struct world {
+    const uint8_t *at, *end;
+    hyp_egraph *eg;
+    hyp_ruleset *sets[SETS];
+    hyp_pattern *patterns[PATTERNS];
+    hyp_extraction extractions[EXTRACTIONS];
+    unsigned depth; /* of callbacks */
+    size_t calls;
+    bool fails;   /* callbacks fail at times: then facts may lack something */
+    size_t pushes;
+} world;
+
+static uint64_t told_calls, told_inside, told_refused; /* for the summary */
+static world *now; /* the case under way */
+
+static uint8_t byte(void) { return now->at < now->end ? *now->at++ : 0; }
+static size_t below(size_t n) { return byte() % n; }
+static bool over(void) { return now->at >= now->end || now->calls >= MOST_CALLS; }
+
+static hyp_class_id any_id(void)
+{
+    size_t bound = hyp_egraph_class_bound(now->eg), draw = byte() | (size_t)byte() << 8;
+    if (draw % 31 == 0) return HYP_NONE;
+    if (draw % 31 == 1) return (hyp_class_id)(bound + draw % 5);
+    return bound ? (hyp_class_id)(draw % bound) : 0;
+}
+
+static void note(hyp_status status)
+{
+    if (status == HYP_ERR_INVALID_ARGUMENT) told_refused++;
+    if (status != HYP_ERR_INTERNAL) return;
+    fprintf(stderr, "an internal error\n");
+    abort();
+}
+
+/* ---- callbacks ------------------------------------------------------------------------------------ */
+
+static void call_something(void);
+
+/* What any callback does first. */
+static hyp_status misbehave(hyp_diag *diag)
+{
+    if (now->depth >= DEEPEST || over()) return HYP_OK;
+    now->depth++;
+    for (size_t n = below(3); n > 0 && !over(); n--) {
+        told_inside++;
+        call_something();
+    }
+    now->depth--;
+    if (!now->fails || below(16)) return HYP_OK;
+    static const hyp_status failures[] = {HYP_ERR_MALFORMED, HYP_ERR_NO_MEMORY, HYP_ERR_LIMIT, HYP_ERR_UNSUPPORTED};
+    hyp_status status = failures[below(4)];
+    if (diag) snprintf(diag->message, sizeof diag->message, "a callback failed"), diag->status = status;
+    return status;
+}
+
+static hyp_status make(hyp_egraph *eg, hyp_enode_id node, void *data, void *user, hyp_diag *diag)
+{
+    size_t count;
+    uint32_t most = 0;
+    (void)user;
+    hyp_status status = misbehave(diag);
+    const hyp_class_id *kids = hyp_enode_children(eg, node, &count);
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t *kid = hyp_egraph_data(eg, kids[i]);
+        if (kid && *kid > most) most = *kid;
+    }
+    *(uint32_t *)data = most < 6 ? most + 1 : 6;
+    return status;
+}
+
+static hyp_status merge(hyp_egraph *eg, void *into, const void *from, bool *out_changed, void *user, hyp_diag *diag)
+{
+    (void)eg, (void)user;
+    hyp_status status = misbehave(diag);
+    uint32_t *a = into;
+    const uint32_t *b = from;
+    *out_changed = *b > *a;
+    if (*out_changed) *a = *b;
+    return status;
+}
+
+static hyp_status modify(hyp_egraph *eg, hyp_class_id c, void *user, hyp_diag *diag)
+{
+    (void)eg, (void)c, (void)user;
+    return misbehave(diag);
+}
+
+static hyp_status agree(hyp_egraph *eg, const void *a, const void *b, void *user, hyp_diag *diag)
+{
+    (void)eg, (void)a, (void)b, (void)user;
+    return misbehave(diag);
+}
+
+static hyp_status condition(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    (void)call;
+    *out = below(3) > 0;
+    return misbehave(diag);
+}
+
+static hyp_status function(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    hyp_status status = misbehave(diag);
+    size_t draw = below(8);
+    *out = draw == 0 ? HYP_NONE : draw == 1 ? any_id() : call->arg_count ? call->args[0] : HYP_NONE;
+    return status;
+}
+
+static void on_rewrite(const hyp_rewrite_event *event, void *user)
+{
+    (void)event, (void)user;
+    hyp_status ignored = misbehave(NULL);
+    (void)ignored;
+}
+
+static void on_iteration(const hyp_iteration_report *it, size_t count, void *user)
+{
+    (void)it, (void)count;
+    on_rewrite(NULL, user);
+}
+
+static bool stop(void *user)
+{
+    on_rewrite(NULL, user);
+    return below(64) == 63;
+}
+
+static double cost(hyp_egraph *eg, hyp_enode_id node, void *user)
+{
+    (void)eg;
+    static const double odd[] = {INFINITY, 0, 1e300, -1, NAN};
+    on_rewrite(NULL, user);
+    size_t draw = below(64);
+    return draw < 5 ? odd[draw] : node % 7;
+}
+
+static hyp_status matched(const hyp_match_view *match, void *user, hyp_diag *diag)
+{
+    (void)match, (void)user;
+    return misbehave(diag);
+}
+
+static hyp_status near(const hyp_near_miss *miss, void *user, hyp_diag *diag)
+{
+    (void)miss, (void)user;
+    return misbehave(diag);
+}
+
+static void write_text(const char *text, size_t len, void *user)
+{
+    (void)text, (void)len;
+    on_rewrite(NULL, user);
+}
+
+/* ---- calls ------------------------------------------------------------------------------------------ */
+
+static const char *const texts[] = {"a", "b", "(f a)", "(f (f b))", "(g a b)", "(+ a (+ b 0))", "(h a b c)", "(l a b c d)",
+                                    "(g (f a) (f b))", "(l)", "(", ")", "(() a)", "\"x y\"", "(f \"\" (g))", "1 2"};
+enum { TEXTS = sizeof texts / sizeof *texts };
+
+static const char *const rules[] = {
+    "(rule comm (+ ?a ?b) => (+ ?b ?a)) (rule assoc (+ ?a (+ ?b ?c)) => (+ (+ ?a ?b) ?c))",
+    "(rule zero (+ ?x 0) => ?x) (birule fg (f ?x) <=> (g ?x ?x))",
+    "(rule if (f ?x) => (g ?x a) :if (or (is ?x) (not (is (f ?x)))))",
+    "(rule call (g ?x ?y) => (h ?x (fn ?y ?x) ?y)) (rule call2 (f ?x) => (fn ?x))",
+    "(rule seq (l ?a ?xs...) => (l ?xs... (fn ?a) ?a))",
+    "(rule two (multi (?a = (f ?x)) (?b = (g ?x ?y))) => (let ?m (h ?x ?y ?y)) (union ?a ?m) (union ?b (fn ?m)))",
+    "(rule many (collect (?x) (?y = (g ?w ?x))) => (let ?m (f (l (each ?w)))) (union ?y (g <i> ?m)))",
+    "(rule ground (f a) => b) (rule grow (f ?x) => (f (f ?x)))",
+    "(rule bad (f ?x) => ?y)",
+    "(rule bad",
+};
+enum { RULES = sizeof rules / sizeof *rules };
+
+static void add(void)
+{
+    static const char *const names[] = {"a", "b", "f", "g", "+", "l", "0", "bad\xff"};
+    hyp_symbol symbol = any_id();
+    hyp_class_id kids[4], out = HYP_NONE;
+    size_t count = below(5);
+    if (hyp_egraph_node_count(now->eg) > MOST_NODES) return;
+    if (below(16)) note(hyp_egraph_symbol(now->eg, names[below(8)], &symbol, NULL));
+    for (size_t i = 0; i < count; i++) kids[i] = any_id();
+    note(hyp_egraph_add(now->eg, symbol, kids, count, &out, NULL, NULL));
+}
+
+static void add_text(void)
+{
+    hyp_class_id c;
+    if (hyp_egraph_node_count(now->eg) <= MOST_NODES) note(hyp_egraph_add_text(now->eg, texts[below(TEXTS)], &c, NULL));
+}
+
+static void read_something(void)
+{
+    size_t count, all = 0;
+    hyp_class_id c = any_id();
+    hyp_egraph_find(now->eg, c);
+    const hyp_enode_id *nodes = hyp_egraph_class_nodes(now->eg, c, &count);
+    for (size_t i = 0; nodes && i < count; i++) {
+        size_t n;
+        const hyp_class_id *kids = hyp_enode_children(now->eg, nodes[i], &n);
+        for (size_t j = 0; j < n; j++) all += hyp_egraph_find(now->eg, kids[j]);
+        if (hyp_enode_class(now->eg, nodes[i]) != hyp_egraph_find(now->eg, c)) abort();
+        const char *name = hyp_egraph_symbol_name(now->eg, hyp_enode_op(now->eg, nodes[i]));
+        hyp_origin origin = hyp_egraph_origin(now->eg, nodes[i]);
+        for (size_t j = 0; j < origin.matched_count; j++) all += origin.matched[j];
+        all += (size_t)name[0];
+    }
+    const uint32_t *fact = hyp_egraph_data(now->eg, c);
+    if (fact) all += *fact;
+    hyp_symbol symbol = any_id();
+    hyp_egraph_lookup(now->eg, symbol, &c, 1);
+    hyp_enode_op(now->eg, any_id());
+    hyp_enode_class(now->eg, any_id());
+    hyp_egraph_symbol_name(now->eg, (hyp_symbol)all);
+}
+
+static hyp_run_options run_options(void)
+{
+    hyp_run_options o = {.size = below(32) ? sizeof o : 0, .max_nodes = MOST_NODES, .max_iterations = 1 + below(4)};
+    size_t draw = byte();
+    if (draw & 1) o.on_rewrite = on_rewrite;
+    if (draw & 2) o.on_iteration = on_iteration;
+    if (draw & 4) o.stop = stop;
+    if (draw & 8) o.scheduler = HYP_SCHEDULER_BACKOFF;
+    if (draw & 16) o.backoff_match_limit = 1 + below(8);
+    if (draw & 32) o.max_matches = 1 + below(64);
+    if ((draw & 192) == 192) o.max_bytes = 1000 + 1000 * (size_t)byte();
+    return o;
+}
+
+static void run(void)
+{
+    hyp_run_report report;
+    hyp_run_options options = run_options();
+    hyp_schedule parts[] = {{.kind = HYP_SCHEDULE_RUN, .rules = now->sets[below(SETS)], .times = below(3)},
+                            {.kind = HYP_SCHEDULE_RUN, .rules = now->sets[below(SETS)], .times = below(3)}};
+    hyp_schedule whole = {.kind = (hyp_schedule_kind)below(5), .times = below(3), .parts = parts, .part_count = 2};
+    note(below(3) ? hyp_egraph_run(now->eg, now->sets[below(SETS)], &options, &report, NULL)
+                  : hyp_egraph_run_schedule(now->eg, &whole, &options, &report, NULL));
+    hyp_run_report_dispose(&report);
+}
+
+static void change_rules(void)
+{
+    size_t which = below(SETS), text = below(RULES);
+    hyp_ruleset *set = now->sets[which];
+    if (byte() & 1) {
+        hyp_ruleset_enable(set, below(4), byte() & 1);
+        hyp_ruleset_backoff(set, below(4), below(4), below(4));
+        return;
+    }
+    now->sets[which] = NULL;
+    hyp_ruleset_destroy(set);
+    hyp_ruleset *made = NULL;
+    note(hyp_ruleset_parse(now->eg, "rules", rules[text], strlen(rules[text]), &made, NULL));
+    now->sets[which] = made;
+}
+
+static void search(void)
+{
+    static const char *const patterns[] = {"(f ?x)", "(+ ?x (+ ?y ?z))", "(l ?a ?xs...)", "(multi (?a = (f ?x)) (?b = (g ?x ?y)))",
+                                           "(f a)", "?x", "(is ?x)", "(f"};
+    size_t which = below(PATTERNS);
+    if (byte() & 1) {
+        hyp_pattern *made = NULL, *before = now->patterns[which];
+        now->patterns[which] = NULL;
+        hyp_pattern_destroy(before);
+        note(hyp_pattern_parse(now->eg, patterns[below(8)], &made, NULL));
+        now->patterns[which] = made;
+    }
+    note(hyp_egraph_ematch(now->eg, now->patterns[which], matched, NULL, NULL));
+}
+
+static void near_misses(void)
+{
+    hyp_class_id focus[2] = {any_id(), any_id()};
+    note(hyp_ruleset_near_misses(now->sets[below(SETS)], below(3), focus, below(3), below(4), near, NULL, NULL));
+}
+
+static void extract(void)
+{
+    hyp_class_id roots[2] = {any_id(), any_id()};
+    hyp_extraction ex;
+    size_t which = below(EXTRACTIONS);
+    hyp_extract_options options = {.size = below(32) ? sizeof options : below(8), .method = (hyp_extract_method)below(4),
+                                   .budget_work = 20000};
+    if (byte() & 1) options.stop = stop;
+    note(hyp_egraph_extract_with(now->eg, roots, below(3), &options, cost, NULL, &ex, NULL));
+    hyp_extraction_dispose(&now->extractions[which]);
+    now->extractions[which] = ex;
+}
+
+static void use_extraction(void)
+{
+    char *text = NULL;
+    const hyp_extraction *ex = &now->extractions[below(EXTRACTIONS)];
+    note(hyp_extraction_term(now->eg, ex, any_id(), &text, NULL));
+    free(text);
+    hyp_class_id around[2] = {any_id(), any_id()};
+    hyp_egraph_part part = {around, below(3), below(3)};
+    hyp_extraction copy = *ex; /* a writer may make another one meanwhile */
+    copy.choice = malloc((ex->class_bound + 1) * sizeof *copy.choice);
+    if (ex->choice) memcpy(copy.choice, ex->choice, ex->class_bound * sizeof *copy.choice);
+    switch (below(4)) {
+    case 0: note(hyp_egraph_write_json(now->eg, around, part.count, cost, NULL, write_text, NULL, NULL)); break;
+    case 1: note(hyp_egraph_write_dot(now->eg, around, part.count, below(20), &copy, write_text, NULL, NULL)); break;
+    case 2: note(hyp_egraph_write_part_json(now->eg, &part, cost, NULL, write_text, NULL, NULL)); break;
+    default: note(hyp_egraph_write_part_dot(now->eg, &part, below(20), &copy, write_text, NULL, NULL)); break;
+    }
+    free(copy.choice);
+}
+
+/* Changes a field of a proof: its judge may refuse it, and no more. */
+static void damage(hyp_shared_proof *proof)
+{
+    size_t lemma = below(proof->lemma_count), draw = byte();
+    hyp_lemma *l = &proof->lemmas[lemma];
+    switch (draw % 5) {
+    case 0: l->from = any_id(); break;
+    case 1: l->kind = (hyp_lemma_kind)below(5); break;
+    case 2: l->use_count = l->use_count > 1 ? l->use_count - 1 : l->use_count; break;
+    case 3: l->rule = below(2) ? NULL : "other"; break;
+    default: proof->claim.lemma = any_id(); break;
+    }
+}
+
+static void explain(void)
+{
+    hyp_shared_proof proof;
+    hyp_proof flat;
+    hyp_ruleset *sets[1] = {now->sets[below(SETS)]};
+    hyp_proof_check_options options = {.size = sizeof options, .ask = byte() & 1};
+    hyp_status status = byte() & 1 ? hyp_egraph_explain_nodes(now->eg, any_id(), any_id(), &proof, NULL)
+                                   : hyp_egraph_explain_shared(now->eg, texts[below(9)], texts[below(9)], &proof, NULL);
+    note(status);
+    if (status != HYP_OK) return;
+    if (proof.lemma_count && below(2)) damage(&proof);
+    note(hyp_shared_proof_check(&proof, NULL, NULL, sets, sets[0] && below(4), &options, NULL, NULL));
+    if (hyp_shared_proof_flatten(&proof, &flat, NULL) == HYP_OK) {
+        note(hyp_proof_check(&flat, "a", "b", sets, sets[0] && below(4), &options, NULL, NULL));
+        hyp_proof_dispose(&flat);
+    }
+    hyp_shared_proof_dispose(&proof);
+}
+
+static void push_or_pop(void)
+{
+    if (byte() & 1 ? now->pushes > 0 : now->pushes > 3) {
+        hyp_status status = hyp_egraph_pop(now->eg, NULL);
+        note(status);
+        now->pushes -= status == HYP_OK;
+    } else {
+        hyp_status status = hyp_egraph_push(now->eg, NULL);
+        note(status);
+        now->pushes += status == HYP_OK;
+    }
+}
+
+static void unite(void) { note(hyp_egraph_union(now->eg, any_id(), any_id(), below(4) ? NULL : "said", NULL, NULL)); }
+static void rebuild(void) { note(hyp_egraph_rebuild(now->eg, NULL)); }
+static void cancel(void) { if (below(8) == 0) hyp_egraph_cancel(now->eg); }
+static void destroy_inside(void) { if (now->depth) hyp_egraph_destroy(now->eg); }
+
+static void fail_next(void)
+{
+    if (now->depth == 0) hyp_mem_fail_after(1 + below(40));
+}
+
+static void call_something(void)
+{
+    static void (*const all[])(void) = {add,     add,         add_text,    unite,   rebuild,        run,
+                                        run,     search,      near_misses, extract, use_extraction, explain,
+                                        explain, push_or_pop, unite,       cancel,  destroy_inside, read_something,
+                                        add,     change_rules};
+    now->calls++;
+    told_calls++;
+    all[below(sizeof all / sizeof *all)]();
+}
+
+/* ---- a case ------------------------------------------------------------------------------------------ */
+
+static void make_world(world *w)
+{
+    uint8_t kind = byte();
+    hyp_analysis analysis = {.data_size = 4, .make = make, .merge = merge, .modify = modify, .agree = agree};
+    if (kind & 8) analysis.modify = NULL;
+    if (kind & 16) analysis.agree = NULL;
+    w->fails = (kind & 96) == 96;
+    hyp_egraph_options options = {.size = sizeof options, .analysis = kind & 1 ? &analysis : NULL, .explain = kind & 2,
+                                  .explain_all = kind & 4};
+    if (hyp_egraph_create(&options, &w->eg, NULL) != HYP_OK ||
+        hyp_egraph_register_condition(w->eg, "is", -1, condition, NULL, NULL) != HYP_OK ||
+        hyp_egraph_register_function(w->eg, "fn", -1, function, NULL, NULL) != HYP_OK)
+        abort();
+    w->depth = DEEPEST; /* nothing is called while the first rules are read */
+    for (size_t i = 0; i < SETS; i++) {
+        const char *text = rules[below(RULES - 2)];
+        if (hyp_ruleset_parse(w->eg, "rules", text, strlen(text), &w->sets[i], NULL) != HYP_OK) abort();
+    }
+    w->depth = 0;
+}
+
+/* Every invariant, asked while callbacks do nothing. */
+static void check(world *w)
+{
+    hyp_diag diag = {0};
+    const uint8_t *end = w->end;
+    w->end = w->at;
+    hyp_status status = hyp_egraph_rebuild(w->eg, &diag);
+    if (status == HYP_OK) status = hyp_egraph_check(w->eg, &diag);
+    w->end = end;
+    if (status == HYP_OK || (w->fails && strstr(diag.message, "does not know"))) return;
+    if (status != HYP_ERR_INTERNAL && w->fails) return;
+    fprintf(stderr, "%s\n", diag.message);
+    abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    world w = {.at = data, .end = data + len};
+    now = &w;
+    make_world(&w);
+    while (!over()) {
+        if (below(16) == 15) fail_next();
+        call_something();
+        hyp_mem_fail_after(0);
+        if (below(4) == 3) check(&w);
+    }
+    check(&w);
+    for (size_t i = 0; i < EXTRACTIONS; i++) hyp_extraction_dispose(&w.extractions[i]);
+    for (size_t i = 0; i < PATTERNS; i++) hyp_pattern_destroy(w.patterns[i]);
+    for (size_t i = 0; i < SETS; i++) hyp_ruleset_destroy(w.sets[i]);
+    hyp_egraph_destroy(w.eg);
+    return 0;
+}
+
+#ifndef HYP_LIBFUZZER
+static void run_number(uint64_t number)
+{
+    enum { LONGEST = 4096 };
+    uint8_t bytes[LONGEST];
+    uint64_t state = number * UINT64_C(0x9E3779B97F4A7C15) + 1;
+    size_t len = 64 + number % (LONGEST - 64);
+    for (size_t i = 0; i < len; i++) {
+        state ^= state >> 12, state ^= state << 25, state ^= state >> 27;
+        bytes[i] = (uint8_t)((state * UINT64_C(0x2545F4914F6CDD1D)) >> 56);
+    }
+    fprintf(stderr, "\r%llu", (unsigned long long)number); /* the last one that stands there is the one that fell */
+    LLVMFuzzerTestOneInput(bytes, len);
+}
+
+static int run_file(const char *path)
+{
+    static uint8_t bytes[1 << 16];
+    FILE *file = fopen(path, "rb");
+    if (!file) return fprintf(stderr, "fuzz_egraph: cannot read %s\n", path), 1;
+    size_t len = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    LLVMFuzzerTestOneInput(bytes, len);
+    return 0;
+}
+
+static double seconds(void) { return (double)clock() / CLOCKS_PER_SEC; }
+
+int main(int argc, char **argv)
+{
+    uint64_t first = 0, count = 0, done = 0;
+    double most = 0;
+    int i = 1;
+    for (; i + 1 < argc && strncmp(argv[i], "--", 2) == 0; i += 2) {
+        if (strcmp(argv[i], "--first") == 0)
+            first = strtoull(argv[i + 1], NULL, 10);
+        else if (strcmp(argv[i], "--count") == 0)
+            count = strtoull(argv[i + 1], NULL, 10);
+        else if (strcmp(argv[i], "--seconds") == 0)
+            most = atof(argv[i + 1]);
+        else
+            return fprintf(stderr, "fuzz_egraph: what is %s?\n", argv[i]), 2;
+    }
+    for (int file = i; file < argc; file++)
+        if (run_file(argv[file])) return 2;
+    for (; done < count || seconds() < most; done++) run_number(first + done);
+    fprintf(stderr, "\r");
+    printf("%llu cases of numbers, %llu calls, of which %llu inside callbacks; %llu were refused\n", (unsigned long long)done,
+           (unsigned long long)told_calls, (unsigned long long)told_inside, (unsigned long long)told_refused);
+    return count && (told_inside == 0 || told_refused == 0);
+}
+#endif
