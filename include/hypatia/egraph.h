@@ -116,6 +116,14 @@ HYP_API const hyp_enode_id *hyp_egraph_class_nodes(hyp_egraph *eg, hyp_class_id 
 HYP_API hyp_symbol hyp_enode_op(const hyp_egraph *eg, hyp_enode_id n);
 HYP_API const hyp_class_id *hyp_enode_children(const hyp_egraph *eg, hyp_enode_id n, size_t *out_count);
 HYP_API hyp_class_id hyp_enode_class(hyp_egraph *eg, hyp_enode_id n); /* canonical */
+/* The canonical class that comes after one, in the order of ids; HYP_NONE: the first one. HYP_NONE after the last. So
+ * `for (c = next(eg, HYP_NONE); c != HYP_NONE; c = next(eg, c))` meets every class once; classes that are added meanwhile
+ * come last. */
+HYP_API hyp_class_id hyp_egraph_next_class(hyp_egraph *eg, hyp_class_id after);
+/* The e-nodes of a rebuilt e-graph that have a class among their children, each once, in an order that is the same on every
+ * run: the first `cap` of them are written to `out`, and *out_count says how many there are. */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_class_users(hyp_egraph *eg, hyp_class_id c, hyp_enode_id *out, size_t cap,
+                                                        size_t *out_count, hyp_diag *diag);
 /* The analysis fact of a class; NULL without an analysis. Mutable only inside analysis callbacks. */
 HYP_API void *hyp_egraph_data(hyp_egraph *eg, hyp_class_id c);
 
@@ -184,6 +192,24 @@ HYP_API HYP_NODISCARD hyp_status hyp_egraph_register_function(hyp_egraph *eg, co
 HYP_API HYP_NODISCARD hyp_status hyp_ruleset_parse(hyp_egraph *eg, const char *file, const char *text, size_t len,
                                                    hyp_ruleset **out, hyp_diag *diag);
 HYP_API void hyp_ruleset_destroy(hyp_ruleset *rules); /* NULL-safe */
+
+/* A rule whose right side is a function. The texts are copied. */
+typedef struct hyp_rule_source {
+    size_t size; /* sizeof(hyp_rule_source) */
+    const char *name;
+    const char *left;      /* as in a rule of text, also (multi ...) */
+    const char *condition; /* as after :if; NULL = none */
+    const char *doc;       /* NULL = none */
+    /* Called for each match with the class of the (first) root in args[0], and behind it what the other variables stand
+     * for, in order of first sight, the children of a ?xs... one after the other. It may add terms and unite classes by
+     * itself. What it gives is united with the root: args[0] for nothing more, HYP_NONE to be asked again when the e-graph
+     * has changed. In proofs its answer is one of a function. */
+    hyp_function_fn apply;
+    void *user;
+} hyp_rule_source;
+/* Adds a rule to a ruleset, which may be one of no text, (text NULL and len 0). It is searched, scheduled and counted like
+ * any other, each match once. After a failure the ruleset is as before. Not inside a callback. */
+HYP_API HYP_NODISCARD hyp_status hyp_ruleset_add(hyp_ruleset *rules, const hyp_rule_source *source, hyp_diag *diag);
 
 /* One rule of a ruleset. The texts are borrowed from the ruleset. */
 typedef struct hyp_rule_info {
@@ -276,12 +302,27 @@ typedef enum hyp_stop {
 } hyp_stop;
 HYP_API const char *hyp_stop_name(hyp_stop stop); /* "saturated", "node limit", ... */
 
+/* What a scheduler of the caller's is asked. */
+typedef enum hyp_turn_kind {
+    HYP_TURN_BEGIN, /* a rule's turn comes: the answer is the most matches, old and new, that the e-graph may have for it to be
+                       applied; 0: it is left out of this iteration; SIZE_MAX: it is applied however many there are */
+    HYP_TURN_OVER,  /* it has more than that, and is left out; the answer means nothing */
+    HYP_TURN_IDLE   /* an iteration changed nothing, and rules were left out of it: 0 ends the run as saturated, any other
+                       answer begins the next iteration. `rule` is HYP_NONE */
+} hyp_turn_kind;
+typedef struct hyp_rule_turn {
+    hyp_turn_kind kind;
+    size_t iteration, rule;
+    size_t matches; /* BEGIN: of all searches until now. OVER: the answer to BEGIN */
+} hyp_rule_turn;
+
 typedef enum hyp_scheduler {
     HYP_SCHEDULER_SIMPLE, /* every rule in every iteration */
     /* As in egg: a rule of which the e-graph has more than backoff_match_limit matches (old ones count, too) is banned
      * for backoff_ban_length iterations, and none is applied; both double for its next time. An iteration that changes
      * nothing shortens the bans until one ends. Counts of matches, e-nodes and e-classes are those of egg. */
-    HYP_SCHEDULER_BACKOFF
+    HYP_SCHEDULER_BACKOFF,
+    HYP_SCHEDULER_CALLBACK /* options.turn decides: of each enabled rule that does not collect */
 } hyp_scheduler;
 
 /* One application that changed the e-graph, for traces. It is told of when the batch of matches is done that it belongs to; who is
@@ -318,6 +359,15 @@ typedef struct hyp_run_options {
      * part that runs; it may read the e-graph, but not change it. NULL = nobody is told. */
     void (*on_iteration)(const hyp_iteration_report *iteration, size_t count, void *user);
     void *on_iteration_user;
+    /* Called before each iteration, the first one too (of a schedule, of the part that runs), with how many were before. The
+     * e-graph is rebuilt; it may be added to, united, rebuilt, extracted from and explained, and is rebuilt again
+     * afterwards. Backoff and what rules have seen go on as if it were not there. A status other than HYP_OK ends the run;
+     * hyp_egraph_cancel ends it with HYP_STOP_CANCELLED. NULL = nothing. */
+    hyp_status (*hook)(hyp_egraph *eg, size_t iteration, void *user, hyp_diag *diag);
+    void *hook_user;
+    /* HYP_SCHEDULER_CALLBACK only: see hyp_turn_kind. It may read the e-graph, but not change it. */
+    size_t (*turn)(hyp_egraph *eg, const hyp_rule_turn *turn, void *user);
+    void *turn_user;
 } hyp_run_options;
 
 typedef struct hyp_rule_report {
@@ -524,6 +574,11 @@ HYP_API HYP_NODISCARD hyp_status hyp_shared_proof_check(const hyp_shared_proof *
  * with rewards, a least tree need not exist, and a cycle would pay. */
 typedef double (*hyp_node_cost_fn)(hyp_egraph *eg, hyp_enode_id node, void *user);
 
+/* Cost of a term, from the e-node at its root and the costs of its children's terms (count of them): the depth of a term, say,
+ * the time until it is there, or the largest register that it needs. It must be monotone: at least the cost of each child,
+ * and not less when a child costs more; infinity = never choose it. May read the e-graph, but not change it. */
+typedef double (*hyp_term_cost_fn)(hyp_egraph *eg, hyp_enode_id node, const double *kid_costs, size_t count, void *user);
+
 typedef enum hyp_extract_method {
     HYP_EXTRACT_TREE, /* least sum over the tree, every use of a shared class counted: a priority queue (Knuth 1977) */
     HYP_EXTRACT_DAG,  /* small sum over distinct classes, greedily and then improved: shared work counts once */
@@ -561,6 +616,12 @@ HYP_API HYP_NODISCARD hyp_status hyp_egraph_extract_with(hyp_egraph *eg, const h
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_extract(hyp_egraph *eg, const hyp_class_id *roots, size_t root_count,
                                                     hyp_extract_method method, hyp_node_cost_fn cost, void *user,
                                                     hyp_extraction *out, hyp_diag *diag);
+/* For each class the term of least cost, by Knuth's algorithm: each e-node is asked about at most once, when the least
+ * costs of its children are known. tree_cost is the sum over the roots, dag_cost NaN: such a cost knows no sharing.
+ * HYP_ERR_INVALID_ARGUMENT where a cost is NaN or less than that of a child. */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_extract_by_term(hyp_egraph *eg, const hyp_class_id *roots, size_t root_count,
+                                                            hyp_term_cost_fn cost, void *user, hyp_extraction *out,
+                                                            hyp_diag *diag);
 HYP_API void hyp_extraction_dispose(hyp_extraction *ex);
 /* The chosen term of a class as text in a malloc'ed string, which the caller frees with free(). HYP_ERR_INVALID_ARGUMENT
  * where nothing was chosen, or what was is no term any more since the e-graph has changed; where it still is one, it is

@@ -90,6 +90,21 @@ static hyp_status solve_dag(const hyp_problem *p, const hyp_extract_options *opt
     return status;
 }
 
+/* By costs of terms that see those of their children. */
+static hyp_status solve_by_term(const hyp_problem *p, uint32_t *choice, hyp_extraction *out, hyp_diag *diag)
+{
+    double ignored, *weight = hyp_malloc(p->class_count * sizeof *weight);
+    if (!weight) return hyp_fail_memory(diag, p->class_count * sizeof *weight);
+    hyp_status status = hyp_solve_tree(p, false, choice, weight, diag);
+    if (status == HYP_OK) status = hyp_problem_price(p, choice, true, &ignored, NULL, diag); /* leaves out what is not needed */
+    for (uint32_t i = 0; i < p->root_count && status == HYP_OK; i++) out->tree_cost += weight[p->roots[i]];
+    hyp_free(weight);
+    out->dag_cost = NAN;
+    out->lower_bound = out->tree_cost;
+    out->proven = true;
+    return status;
+}
+
 hyp_status hyp_problem_solve(hyp_problem *p, const hyp_extract_options *given, uint32_t *choice, hyp_extraction *out,
                              hyp_diag *diag)
 {
@@ -98,6 +113,7 @@ hyp_status hyp_problem_solve(hyp_problem *p, const hyp_extract_options *given, u
     if ((unsigned)o.method > HYP_EXTRACT_EXACT)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%d is no method of extraction", (int)o.method);
     HYP_TRY(hyp_problem_link(p, diag));
+    if (p->tree_cost) return solve_by_term(p, choice, out, diag);
     if (options->method == HYP_EXTRACT_TREE)
         HYP_TRY(hyp_solve_tree(p, false, choice, NULL, diag));
     else
@@ -116,6 +132,9 @@ hyp_status hyp_problem_solve(hyp_problem *p, const hyp_extract_options *given, u
 typedef struct reached {
     hyp_egraph *eg;
     const bool *given;           /* by class, or NULL */
+    hyp_node_cost_fn cost_of;    /* NULL: term_cost */
+    hyp_term_cost_fn term_cost;
+    void *user;
     uint32_t *number;            /* by class: that of the problem's; HYP_NONE: it is not needed */
     uint32_t *class_of, *row_of; /* by class, and by node of the problem */
     double *cost;                /* by row of a class that is needed */
@@ -133,13 +152,13 @@ static void push_class(reached *r, uint32_t c)
 }
 
 /* Asks what the e-nodes of a class cost, and pushes what those need that can be chosen. */
-static hyp_status reach_below(reached *r, uint32_t c, hyp_node_cost_fn cost, void *user, hyp_diag *diag)
+static hyp_status reach_below(reached *r, uint32_t c, hyp_diag *diag)
 {
     size_t count;
     const hyp_enode_id *rows = hyp_egraph_class_nodes(r->eg, c, &count);
     if (!rows) return hyp_fail_memory(diag, r->eg->live_count * sizeof *rows);
     for (size_t i = 0; i < count; i++) {
-        double own = r->cost[rows[i]] = cost(r->eg, rows[i], user);
+        double own = r->cost[rows[i]] = r->cost_of ? r->cost_of(r->eg, rows[i], r->user) : 0;
         if (isnan(own) || own < 0)
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the cost of '%s' is %g; a cost is at least 0",
                             hyp_egraph_symbol_name(r->eg, hyp_enode_op(r->eg, rows[i])), own);
@@ -153,8 +172,7 @@ static hyp_status reach_below(reached *r, uint32_t c, hyp_node_cost_fn cost, voi
     return HYP_OK;
 }
 
-static hyp_status reach(reached *r, const hyp_class_id *roots, size_t root_count, hyp_node_cost_fn cost, void *user,
-                        hyp_diag *diag)
+static hyp_status reach(reached *r, const hyp_class_id *roots, size_t root_count, hyp_diag *diag)
 {
     memset(r->number, 0xff, r->eg->row_count * sizeof *r->number);
     for (size_t i = 0; i < root_count; i++) {
@@ -163,7 +181,7 @@ static hyp_status reach(reached *r, const hyp_class_id *roots, size_t root_count
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%u is no e-class of this e-graph", roots[i]);
         push_class(r, c);
     }
-    while (r->depth) HYP_TRY(reach_below(r, r->stack[--r->depth], cost, user, diag));
+    while (r->depth) HYP_TRY(reach_below(r, r->stack[--r->depth], diag));
     return HYP_OK;
 }
 
@@ -195,11 +213,22 @@ static hyp_status fill(reached *r, hyp_problem *p, const hyp_class_id *roots, si
     return HYP_OK;
 }
 
+/* The problem's function for the e-node of a node. */
+static double ask_term_cost(void *user, uint32_t node, const double *kids, size_t count)
+{
+    reached *r = user;
+    return r->term_cost(r->eg, r->row_of[node], kids, count, r->user);
+}
+
 static hyp_status solve(reached *r, hyp_problem *p, const hyp_extract_options *options, hyp_extraction *out,
                         hyp_diag *diag)
 {
     uint32_t *choice = hyp_malloc(((size_t)p->class_count + 1) * sizeof *choice);
     if (!choice) return hyp_fail_memory(diag, p->class_count * sizeof *choice);
+    if (!r->cost_of) {
+        p->tree_cost = ask_term_cost;
+        p->tree_user = r;
+    }
     hyp_status status = hyp_problem_solve(p, options, choice, out, diag);
     memset(out->choice, 0xff, out->class_bound * sizeof *out->choice);
     for (uint32_t c = 0; c < p->class_count && status == HYP_OK; c++)
@@ -209,13 +238,42 @@ static hyp_status solve(reached *r, hyp_problem *p, const hyp_extract_options *o
 }
 
 static hyp_status extract(reached *r, const hyp_class_id *roots, size_t root_count, const hyp_extract_options *options,
-                          hyp_node_cost_fn cost, void *user, hyp_extraction *out, hyp_diag *diag)
+                          hyp_extraction *out, hyp_diag *diag)
 {
     hyp_problem p = {0};
-    HYP_TRY(reach(r, roots, root_count, cost, user, diag));
+    HYP_TRY(reach(r, roots, root_count, diag));
     hyp_status status = fill(r, &p, roots, root_count, diag);
     if (status == HYP_OK) status = solve(r, &p, options, out, diag);
     hyp_problem_dispose(&p);
+    return status;
+}
+
+/* What all extractions from an e-graph do. */
+static hyp_status extract_from(reached *r, const hyp_class_id *roots, size_t root_count, const hyp_extract_options *options,
+                               hyp_extraction *out, hyp_diag *diag)
+{
+    hyp_egraph *eg = r->eg;
+    if (!hyp_eg_readable(eg))
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "an e-graph must be rebuilt before extraction");
+    size_t bound = eg->row_count, words = bound + 1;
+    r->number = hyp_malloc(4 * words * sizeof *r->number);
+    r->cost = hyp_malloc(words * sizeof *r->cost);
+    out->choice = hyp_malloc(words * sizeof *out->choice);
+    out->class_bound = bound;
+    hyp_status status = HYP_OK;
+    if (!r->number || !r->cost || !out->choice) {
+        status = hyp_fail_memory(diag, bound * sizeof *r->cost);
+    } else {
+        r->class_of = r->number + words;
+        r->row_of = r->class_of + words;
+        r->stack = r->row_of + words;
+        const char *outer = hyp_eg_begin_reading(eg, "an extraction");
+        status = extract(r, roots, root_count, options, out, diag);
+        hyp_eg_end_reading(eg, outer);
+    }
+    if (status != HYP_OK) hyp_extraction_dispose(out);
+    hyp_free(r->number);
+    hyp_free(r->cost);
     return status;
 }
 
@@ -229,29 +287,22 @@ hyp_status hyp_egraph_extract_with(hyp_egraph *eg, const hyp_class_id *roots, si
     HYP_NEED_LIST(roots, root_count);
     HYP_NEED(options);
     HYP_NEED(cost);
-    if (!hyp_eg_readable(eg))
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "an e-graph must be rebuilt before extraction");
-    size_t bound = eg->row_count, words = bound + 1;
     bool knows = options->size > offsetof(hyp_extract_options, given);
-    reached r = {.eg = eg, .given = knows ? options->given : NULL, .number = hyp_malloc(4 * words * sizeof *r.number)};
-    r.cost = hyp_malloc(words * sizeof *r.cost);
-    out->choice = hyp_malloc(words * sizeof *out->choice);
-    out->class_bound = bound;
-    hyp_status status = HYP_OK;
-    if (!r.number || !r.cost || !out->choice) {
-        status = hyp_fail_memory(diag, bound * sizeof *r.cost);
-    } else {
-        r.class_of = r.number + words;
-        r.row_of = r.class_of + words;
-        r.stack = r.row_of + words;
-        const char *outer = hyp_eg_begin_reading(eg, "an extraction");
-        status = extract(&r, roots, root_count, options, cost, user, out, diag);
-        hyp_eg_end_reading(eg, outer);
-    }
-    if (status != HYP_OK) hyp_extraction_dispose(out);
-    hyp_free(r.number);
-    hyp_free(r.cost);
-    return status;
+    reached r = {.eg = eg, .given = knows ? options->given : NULL, .cost_of = cost, .user = user};
+    return extract_from(&r, roots, root_count, options, out, diag);
+}
+
+hyp_status hyp_egraph_extract_by_term(hyp_egraph *eg, const hyp_class_id *roots, size_t root_count, hyp_term_cost_fn cost,
+                                      void *user, hyp_extraction *out, hyp_diag *diag)
+{
+    HYP_NEED(out);
+    *out = (hyp_extraction){0};
+    HYP_NEED(eg);
+    HYP_NEED_LIST(roots, root_count);
+    HYP_NEED(cost);
+    hyp_extract_options options = {.size = sizeof options, .method = HYP_EXTRACT_TREE};
+    reached r = {.eg = eg, .term_cost = cost, .user = user};
+    return extract_from(&r, roots, root_count, &options, out, diag);
 }
 
 hyp_status hyp_egraph_extract(hyp_egraph *eg, const hyp_class_id *roots, size_t root_count, hyp_extract_method method,

@@ -17,6 +17,9 @@ typedef struct hyp_problem {
     uint32_t *kids;   /* classes */
     double *cost;     /* by node: >= 0, or infinite = never */
     uint32_t *roots;  /* classes */
+    /* What a node's tree costs, from those of its children. NULL: the sum of them and its own cost. */
+    double (*tree_cost)(void *user, uint32_t node, const double *kids, size_t count);
+    void *tree_user;
     /* Made by hyp_problem_link. */
     uint32_t *up_at; /* by class, class_count + 1: the nodes that use it are up[up_at[c] .. up_at[c+1]) */
     uint32_t *up;    /* a node once for each place that it has the class at */

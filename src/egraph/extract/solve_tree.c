@@ -27,6 +27,7 @@ typedef struct tree_solver {
     node_state *nodes;
     class_state *classes;
     HYP_VEC(candidate) heap;
+    HYP_VEC(double) kids; /* what the children cost, for p->tree_cost */
 } tree_solver;
 
 /* Least weight first, then the lower node. */
@@ -61,12 +62,31 @@ static candidate heap_pop(tree_solver *t)
     return top;
 }
 
+/* What a node's tree costs by the problem's own function. */
+static hyp_status ask_cost(tree_solver *t, uint32_t n, double *out, hyp_diag *diag)
+{
+    const hyp_problem *p = t->p;
+    uint32_t count = p->kid_at[n + 1] - p->kid_at[n];
+    double most = 0;
+    HYP_TRY(hyp_vec_reserve(&t->kids, count, diag));
+    for (uint32_t i = 0; i < count; i++) {
+        double kid = t->kids.data[i] = t->classes[p->kids[p->kid_at[n] + i]].weight;
+        if (kid > most) most = kid;
+    }
+    *out = p->tree_cost(p->tree_user, n, t->kids.data, count);
+    if (*out >= most) return HYP_OK;
+    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                    "a term costs %g and one of its children %g; a cost is at least 0 and at least that of each child", *out, most);
+}
+
 /* A node whose children are all settled. */
 static hyp_status weigh(tree_solver *t, uint32_t n, double weight, hyp_diag *diag)
 {
     class_state *c = &t->classes[t->p->owner[n]];
     double all = weight + t->p->cost[n];
     if (c->settled || isinf(t->p->cost[n])) return HYP_OK;
+    if (t->p->tree_cost) HYP_TRY(ask_cost(t, n, &all, diag));
+    if (isinf(all) && t->p->tree_cost) return HYP_OK;
     if (all > DBL_MAX) all = DBL_MAX; /* a tree may be larger than a double; it is finite all the same */
     if (c->choice && !before((candidate){all, n}, (candidate){c->weight, c->choice - 1})) return HYP_OK;
     c->choice = n + 1;
@@ -124,5 +144,6 @@ hyp_status hyp_solve_tree(const hyp_problem *p, bool all, uint32_t *choice, doub
     hyp_free(t.nodes);
     hyp_free(t.classes);
     hyp_vec_free(&t.heap);
+    hyp_vec_free(&t.kids);
     return status;
 }

@@ -439,11 +439,13 @@ hyp_status hyp_rule_add(hyp_rule_reader *p, const hyp_written_rule *src)
     if (hyp_intern_find(&p->rules->names, src->name, strlen(src->name), &id))
         return hyp_rule_fail(p, src->form, "there is a rule of this name already");
     if (HYP_RULE_INDEX(p->rules->rules.len + 1) == 0) return hyp_rule_fail(p, src->form, "these are too many rules");
-    HYP_TRY(hyp_intern_add(&p->rules->names, src->name, strlen(src->name), &id, p->diag));
     HYP_TRY(hyp_vec_grow(&p->rules->rules, p->diag));
     hyp_rule *rule = p->rule = &p->rules->rules.data[p->rules->rules.len - 1];
     *rule = (hyp_rule){.enabled = true};
-    HYP_TRY(write_info(p, src, &rule->info));
-    HYP_TRY(hyp_rule_collects(src->left) ? add_collecting(p, src) : read_sides(p, src, false));
-    return hyp_rule_compile(p->rules->eg, &p->rules->arena, rule, p->diag);
+    hyp_status status = write_info(p, src, &rule->info);
+    if (status == HYP_OK) status = hyp_rule_collects(src->left) ? add_collecting(p, src) : read_sides(p, src, false);
+    if (status == HYP_OK) status = hyp_rule_compile(p->rules->eg, &p->rules->arena, rule, p->diag);
+    if (status == HYP_OK) status = hyp_intern_add(&p->rules->names, src->name, strlen(src->name), &id, p->diag);
+    if (status != HYP_OK) p->rules->rules.len--; /* as if nothing had been read */
+    return status;
 }

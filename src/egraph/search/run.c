@@ -209,9 +209,37 @@ static hyp_status count_matches(runner *r, hyp_rule *rule, bool all, size_t limi
     return *out_more ? HYP_OK : status;
 }
 
-/* Whether there are more matches than backoff allows the rule; then it is banned, and none is applied. As in egg, all
- * matches in the e-graph count, not only the new ones. There are at most as many as were ever found, so they are
- * counted only where that is too many. */
+/* More matches than `limit`: all in the e-graph count, as in egg, not only the new ones. There are at most as many as
+ * were ever found, so they are counted only where that is too many. */
+static hyp_status has_more(runner *r, hyp_rule *rule, size_t limit, bool *out)
+{
+    *out = rule->found > limit;
+    if (!*out) HYP_TRY(count_matches(r, rule, false, limit - rule->found, out));
+    return *out ? count_matches(r, rule, true, limit, out) : HYP_OK;
+}
+
+/* Asks the caller's scheduler. */
+static size_t ask_turn(runner *r, hyp_turn_kind kind, size_t rule, size_t matches)
+{
+    hyp_rule_turn turn = {.kind = kind, .iteration = r->applier.iteration, .rule = rule, .matches = matches};
+    const char *outer = hyp_eg_begin_reading(r->eg, "a scheduler");
+    size_t answer = r->options.turn(r->eg, &turn, r->options.turn_user);
+    hyp_eg_end_reading(r->eg, outer);
+    return answer;
+}
+
+/* Whether the caller's scheduler leaves a rule out of this iteration. */
+static hyp_status is_left_out(runner *r, hyp_rule *rule, bool *out)
+{
+    size_t limit = ask_turn(r, HYP_TURN_BEGIN, r->rule, rule->found);
+    *out = limit == 0;
+    if (limit == 0 || limit == SIZE_MAX) return HYP_OK;
+    HYP_TRY(has_more(r, rule, limit, out));
+    if (*out) ask_turn(r, HYP_TURN_OVER, r->rule, limit);
+    return HYP_OK;
+}
+
+/* Whether there are more matches than backoff allows the rule; then it is banned, and none is applied. */
 static hyp_status is_explosive(runner *r, hyp_rule *rule, bool *out)
 {
     size_t limit = rule->own_match_limit ? rule->own_match_limit : r->options.backoff_match_limit;
@@ -219,9 +247,7 @@ static hyp_status is_explosive(runner *r, hyp_rule *rule, bool *out)
     unsigned shift = rule->times_banned < 20 ? (unsigned)rule->times_banned : 20;
     if (limit > SIZE_MAX >> shift) return HYP_OK;
     limit <<= shift;
-    *out = rule->found > limit;
-    if (!*out) HYP_TRY(count_matches(r, rule, false, limit - rule->found, out));
-    if (*out) HYP_TRY(count_matches(r, rule, true, limit, out));
+    HYP_TRY(has_more(r, rule, limit, out));
     if (*out) {
         rule->banned_until = r->applier.iteration + (length < SIZE_MAX >> (shift + 1) ? length << shift : length);
         rule->times_banned++;
@@ -280,6 +306,10 @@ static hyp_status search_and_apply(runner *r, hyp_rule *rule, bool *out_banned, 
     if (rule->collecting) return collect_and_apply(r, rule, diag);
     if (r->options.scheduler == HYP_SCHEDULER_BACKOFF) {
         HYP_TRY(is_explosive(r, rule, out_banned));
+        if (*out_banned) return HYP_OK;
+    }
+    if (r->options.scheduler == HYP_SCHEDULER_CALLBACK) {
+        HYP_TRY(is_left_out(r, rule, out_banned));
         if (*out_banned) return HYP_OK;
     }
     uint64_t version = r->eg->version;
@@ -404,13 +434,26 @@ static hyp_status iterate(runner *r, hyp_diag *diag)
         return HYP_OK;
     }
     if (r->stopping || eg->version != version) return HYP_OK;
-    if (whole) {
-        r->stop = HYP_STOP_SATURATED;
-        r->stopping = true;
-    } else {
+    bool mine = r->options.scheduler == HYP_SCHEDULER_CALLBACK;
+    if (whole || (mine && ask_turn(r, HYP_TURN_IDLE, HYP_NONE, 0) == 0))
+        set_stop(r, HYP_STOP_SATURATED);
+    else if (!mine)
         shorten_bans(r);
-    }
     return HYP_OK;
+}
+
+/* What the caller does before an iteration. A run's limits are of the run: what is added here is not held against them. */
+static hyp_status call_hook(runner *r, hyp_diag *diag)
+{
+    hyp_egraph *eg = r->eg;
+    if (!r->options.hook) return HYP_OK;
+    hyp_eg_view_release(eg);
+    eg->max_nodes = eg->max_bytes = 0;
+    hyp_status status = r->options.hook(eg, r->applier.iteration, r->options.hook_user, diag);
+    eg->max_nodes = r->options.max_nodes;
+    eg->max_bytes = r->options.max_bytes;
+    HYP_TRY(status);
+    return hyp_eg_rebuild(eg, diag);
 }
 
 static hyp_status saturate(runner *r, hyp_diag *diag)
@@ -421,6 +464,7 @@ static hyp_status saturate(runner *r, hyp_diag *diag)
             r->stop = HYP_STOP_ITERATIONS;
             return HYP_OK;
         }
+        HYP_TRY(call_hook(r, diag));
         if (check_clock(r, NULL) != HYP_OK) return HYP_OK;
         HYP_TRY(iterate(r, diag));
         r->applier.iteration++;
@@ -461,6 +505,10 @@ hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rules, const hyp_run_opti
     if (rules->eg != eg) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "these rules belong to another e-graph");
     runner r = {.eg = eg, .rules = rules, .report = out_report, .start = seconds()};
     HYP_TRY(hyp_sized_take(&r.options, options, hyp_run_options, diag));
+    if ((unsigned)r.options.scheduler > HYP_SCHEDULER_CALLBACK)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%d is no scheduler", (int)r.options.scheduler);
+    if (r.options.scheduler == HYP_SCHEDULER_CALLBACK && !r.options.turn)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a scheduler of the caller's is a function: set options.turn");
     if (!r.options.backoff_match_limit) r.options.backoff_match_limit = 1000;
     if (!r.options.backoff_ban_length) r.options.backoff_ban_length = 5;
     r.applier = (hyp_applier){.eg = eg, .rules = rules, .on_rewrite = r.options.on_rewrite, .user = r.options.user};
