@@ -141,6 +141,23 @@ HYP_API HYP_NODISCARD hyp_status hyp_egraph_pop(hyp_egraph *eg, hyp_diag *diag);
  * spent by the run that it stops. Any thread, any signal handler. */
 HYP_API void hyp_egraph_cancel(hyp_egraph *eg);
 
+/* ---- declared operators --------------------------------------------------------------------------- */
+
+/* Nothing need be declared. Where something is, terms and rules are held to it, and a name or a number of children that was
+ * not meant is an error, which says what was declared or which name is near:
+ *
+ *   (operators SORT (NAME ARG...)...)   NAME over children of the sorts ARG is of sort SORT; the last ARG may be written
+ *                                       ARG..., for any number. A name may stand there several times, with other ARGs
+ *   (literals SORT KIND...)             leaves that are not declared: int, float, name (any other). Without it there are none
+ *
+ * Two classes of different sorts cannot be united. A sort is one when it is named. The forms may also stand in a text of
+ * rules, before them. HYP_ERR_MALFORMED where terms or rules are there before the
+ * first of them, and where a name is of another sort already. */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_declare(hyp_egraph *eg, const char *file, const char *text, size_t len,
+                                                    hyp_diag *diag);
+/* The sort of a class; NULL where nothing is declared, or for no class. */
+HYP_API const char *hyp_egraph_sort(hyp_egraph *eg, hyp_class_id c);
+
 /* ---- rules -------------------------------------------------------------------------------------- */
 
 /* Patterns are terms with variables: ?x stands for any class; ?xs... stands for the children of a node at

@@ -7,6 +7,7 @@
 #include "base/sized.h"
 #include "egraph/core/state.h"
 #include "egraph/core/record.h"
+#include "egraph/core/sorts.h"
 
 /* ---- life --------------------------------------------------------------------------------------- */
 
@@ -58,6 +59,7 @@ void hyp_egraph_destroy(hyp_egraph *eg)
     hyp_eg_free(&eg->proofs.apps);
     hyp_eg_free(&eg->proofs.kinds);
     hyp_vec_free(&eg->callbacks);
+    hyp_sorts_destroy(eg->sorts);
     hyp_eg_view_dispose(eg);
     hyp_intern_dispose(&eg->callback_names);
     hyp_intern_dispose(&eg->symbols);
@@ -153,6 +155,7 @@ hyp_status hyp_egraph_add(hyp_egraph *eg, hyp_symbol op, const hyp_class_id *chi
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%u is no symbol of this e-graph", op);
     if (count >= HYP_ROW_LIMIT) return hyp_fail(diag, HYP_ERR_LIMIT, "%zu children are too many", count);
     HYP_TRY(check_ids(eg, children, count, diag));
+    HYP_TRY(hyp_sorts_check(eg, op, children, count, diag));
     HYP_TRY(hyp_eg_op(eg, op, (uint32_t)count, &id, diag));
     HYP_TRY(hyp_eg_add(eg, id, children, HYP_NONE, &row, &created, diag));
     if (out) *out = hyp_eg_find(eg, row);
@@ -251,6 +254,7 @@ hyp_status hyp_egraph_union(hyp_egraph *eg, hyp_class_id a, hyp_class_id b, cons
     bool changed = false;
     HYP_TRY(hyp_eg_may_change(eg, diag));
     HYP_TRY(check_ids(eg, both, 2, diag));
+    HYP_TRY(hyp_sorts_agree(eg, a, b, diag));
     if (eg->explain && hyp_eg_find(eg, a) != hyp_eg_find(eg, b)) {
         hyp_symbol symbol;
         HYP_TRY(hyp_egraph_symbol(eg, reason ? reason : "given", &symbol, diag));

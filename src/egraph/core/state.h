@@ -77,6 +77,7 @@ typedef struct hyp_proofs {
 } hyp_proofs;
 
 struct hyp_ruleset;
+struct hyp_sorts;
 
 struct hyp_egraph {
     hyp_intern symbols;
@@ -122,6 +123,8 @@ struct hyp_egraph {
     const struct hyp_word_list *word_lists; /* that rules may name, or NULL */
     struct hyp_ruleset *rulesets; /* all that were parsed and not yet freed */
     uint32_t ruleset_count;       /* parsed so far */
+
+    struct hyp_sorts *sorts; /* NULL: nothing is declared */
 
     hyp_intern callback_names; /* ids index callbacks */
     HYP_VEC(hyp_callback) callbacks;

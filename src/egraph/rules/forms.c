@@ -187,8 +187,11 @@ hyp_status hyp_rules_read_forms(hyp_rule_reader *p, const char *text, size_t len
 {
     const hyp_sexpr *forms;
     HYP_TRY(hyp_sexpr_parse(&p->scratch, p->file, text, len, &forms, p->diag));
-    for (uint32_t i = 0; i < forms->count; i++)
-        HYP_TRY(hyp_sexpr_is_form(forms->items[i], "for-each") ? read_each(p, forms->items[i])
-                                                               : read_rule(p, forms->items[i]));
+    for (uint32_t i = 0; i < forms->count; i++) {
+        const hyp_sexpr *form = forms->items[i];
+        HYP_TRY(hyp_sexpr_is_form(form, "for-each") ? read_each(p, form)
+                : hyp_declares(form)                ? hyp_declare_form(p, form)
+                                                    : read_rule(p, form));
+    }
     return HYP_OK;
 }

@@ -364,7 +364,7 @@ static hyp_status read_sides(hyp_rule_reader *p, const hyp_written_rule *src, bo
         HYP_TRY(read_condition(p, src->condition, rule->cond));
     }
     rule->match_rows = p->eg->explain || has_sequence(p) ? rule->left_nodes : 0;
-    return HYP_OK;
+    return hyp_rule_check_sorts(p, src->form);
 }
 
 /* ---- rules that collect --------------------------------------------------------------------------- */

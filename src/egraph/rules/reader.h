@@ -38,6 +38,10 @@ struct hyp_written_rule {
 
 /* forms.c: (rule ...), (birule ...), (for-each ...). */
 HYP_NODISCARD hyp_status hyp_rules_read_forms(hyp_rule_reader *p, const char *text, size_t len);
+/* declare.c: whether a form declares operators; reads it; holds the patterns of p->rule to what was declared. */
+bool hyp_declares(const hyp_sexpr *form);
+HYP_NODISCARD hyp_status hyp_declare_form(hyp_rule_reader *p, const hyp_sexpr *form);
+HYP_NODISCARD hyp_status hyp_rule_check_sorts(hyp_rule_reader *p, const hyp_sexpr *form);
 /* lines.c: lines of tab-separated columns, and whether a text is written so. */
 HYP_NODISCARD hyp_status hyp_rules_read_lines(hyp_rule_reader *p, const char *text, size_t len);
 bool hyp_rules_are_lines(const char *text, size_t len);

@@ -271,7 +271,7 @@ HYP_NODISCARD hyp_status hyp_apply_ask(hyp_applier *ap, const hyp_rule *rule, co
                                        hyp_outcome *out, hyp_diag *diag);
 /* Whether the owner of the rules lets a rule unite these; `right` is HYP_NONE while it is not built. */
 bool hyp_apply_may_unite(const hyp_applier *ap, const hyp_rule *rule, hyp_class_id left, hyp_class_id right);
-/* Whether the analysis lets two classes be one: HYP_ERR_MALFORMED if not. */
+/* Whether declared sorts and the analysis let two classes be one: HYP_ERR_MALFORMED if not. */
 HYP_NODISCARD hyp_status hyp_apply_agree(hyp_egraph *eg, uint32_t x, uint32_t y, hyp_diag *diag);
 /* Pushes the children that a sequence variable matched on ap->args. */
 HYP_NODISCARD hyp_status hyp_apply_push_sequence(hyp_applier *ap, const hyp_rule *rule, const uint32_t *match,

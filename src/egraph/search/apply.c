@@ -1,5 +1,6 @@
 /* What a rule asks about a match before it is applied: conditions and functions, and the terms that they are asked about. */
 #include "egraph/core/record.h"
+#include "egraph/core/sorts.h"
 #include "egraph/rules/rule.h"
 
 /* The application under way. */
@@ -172,6 +173,7 @@ static hyp_status holds(job *b, const hyp_cond *cond, bool *out)
 
 hyp_status hyp_apply_agree(hyp_egraph *eg, uint32_t x, uint32_t y, hyp_diag *diag)
 {
+    HYP_TRY(hyp_sorts_agree(eg, x, y, diag)); /* what a function gave is of any sort */
     if (!eg->analysis.agree || x == y) return HYP_OK;
     const char *outer = hyp_eg_begin_reading(eg, "an analysis' agree");
     hyp_status status = eg->analysis.agree(eg, hyp_fact(eg, x), hyp_fact(eg, y), eg->analysis.user, diag);

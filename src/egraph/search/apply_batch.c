@@ -255,8 +255,8 @@ static inline hyp_status find_sides(batch *b, const hyp_action *action, size_t i
     return HYP_OK;
 }
 
-/* Whether the owner of the rules and the analysis let the classes of two sides be one; HYP_ERR_MALFORMED: the analysis does
- * not. A row that joined its class when it was made is not asked about. */
+/* Whether the owner of the rules, declared sorts and the analysis let the classes of two sides be one; HYP_ERR_MALFORMED:
+ * sorts or the analysis do not. A row that joined its class when it was made is not asked about. */
 static hyp_status may_unite(batch *b, const sides *s, bool *out)
 {
     *out = true;
@@ -414,6 +414,16 @@ static hyp_status make_room(batch *b, size_t count)
     return HYP_OK;
 }
 
+/* Whether it must be asked if a new row may join its class: nobody has looked at what a rule that unites other classes than
+ * its roots does to declared sorts. */
+static bool is_asked(const hyp_applier *ap, const hyp_rule *rule)
+{
+    const hyp_egraph *eg = ap->eg;
+    bool asks = eg->analysis.data_size && (eg->analysis.agree || ap->rules->may_unite);
+    for (uint32_t a = 0; a < rule->action_count && eg->sorts; a++) asks = asks || !rule->actions[a].root;
+    return asks;
+}
+
 hyp_status hyp_apply_batch(hyp_applier *ap, uint32_t rule_index, const uint32_t *matches, size_t count,
                            hyp_outcome *outcomes, size_t *out_done, hyp_refusal *refusal, hyp_diag *diag)
 {
@@ -422,7 +432,7 @@ hyp_status hyp_apply_batch(hyp_applier *ap, uint32_t rule_index, const uint32_t 
     row_keys keys;
     b.words = hyp_match_words(rule);
     b.keys = &keys;
-    b.asks = ap->eg->analysis.data_size && (ap->eg->analysis.agree || ap->rules->may_unite);
+    b.asks = is_asked(ap, rule);
     b.refusal = refusal;
     b.diag = diag;
     *out_done = 0;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/strbuf.h"
+#include "egraph/core/sorts.h"
 #include "egraph/rules/rule.h"
 
 struct hyp_pattern {
@@ -26,7 +27,9 @@ hyp_status hyp_pattern_parse(hyp_egraph *eg, const char *text, hyp_pattern **out
         return hyp_fail_memory(diag, strlen(text));
     }
     hyp_ruleset *rules = NULL;
+    if (eg->sorts) eg->sorts->left_only = true;
     hyp_status status = hyp_ruleset_parse(eg, "pattern", sb.data, sb.len, &rules, diag);
+    if (eg->sorts) eg->sorts->left_only = false;
     hyp_strbuf_dispose(&sb);
     HYP_TRY(status);
     hyp_pattern *pattern = hyp_malloc(sizeof *pattern);
