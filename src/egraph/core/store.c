@@ -365,10 +365,12 @@ hyp_status hyp_eg_add(hyp_egraph *eg, uint32_t op, const uint32_t *kids, uint32_
     HYP_TRY(hyp_eg_may_change(eg, diag));
     HYP_TRY(hyp_eg_reserve_rows(eg, 1, diag));
     row.slot = hyp_table_probe(eg, row.hash, op, key, n); /* the table may be another */
-    if (n > 2) row.kid[0] = (uint32_t)eg->pool_len;
-    HYP_TRY(hyp_eg_new_row(eg, &row, out, diag));
-    for (uint32_t j = 0; n > 2 && j < n; j++) eg->pool_row[eg->pool_len++] = *out;
-    return HYP_OK;
+    if (n <= 2) return hyp_eg_new_row(eg, &row, out, diag);
+    row.kid[0] = (uint32_t)eg->pool_len; /* taken before an analysis may ask for something that is written there */
+    for (uint32_t j = 0; j < n; j++) eg->pool_row[eg->pool_len++] = (uint32_t)eg->row_count;
+    hyp_status status = hyp_eg_new_row(eg, &row, out, diag);
+    if (status != HYP_OK) eg->pool_len -= n;
+    return status;
 }
 
 uint32_t hyp_eg_lookup(hyp_egraph *eg, uint32_t op, const uint32_t *kids)
