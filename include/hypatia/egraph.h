@@ -36,7 +36,7 @@ typedef struct hyp_egraph hyp_egraph;
 typedef struct hyp_ruleset hyp_ruleset;
 
 typedef uint32_t hyp_class_id; /* an e-class; canonical only if hyp_egraph_find(eg, c) == c */
-typedef uint32_t hyp_enode_id; /* an e-node; never reused, valid until the e-graph is destroyed */
+typedef uint32_t hyp_enode_id; /* an e-node; never reused, valid until hyp_egraph_compact or the end of the e-graph */
 typedef uint32_t hyp_symbol;   /* an interned operator symbol or literal */
 #define HYP_NONE UINT32_MAX    /* "no such id" for all three */
 
@@ -136,6 +136,21 @@ HYP_API HYP_NODISCARD hyp_status hyp_egraph_check(hyp_egraph *eg, hyp_diag *diag
  * e-node. hyp_egraph_pop without a push is HYP_ERR_INVALID_ARGUMENT; it needs no memory. */
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_push(hyp_egraph *eg, hyp_diag *diag);
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_pop(hyp_egraph *eg, hyp_diag *diag);
+
+/* An e-graph like a rebuilt one: the same ids, facts, declarations and callbacks with the same `user`s, and with
+ * options.explain the same proofs; states that were pushed are not copied. out_rulesets[i] (count of them) is like
+ * rulesets[i] of eg and has seen the same, so that either goes on as the other would. They are owned by the caller: each
+ * e-graph may then be used by another thread, as far as its callbacks may. */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_copy(hyp_egraph *eg, hyp_ruleset *const *rulesets, size_t count,
+                                                 hyp_egraph **out, hyp_ruleset **out_rulesets, hyp_diag *diag);
+
+/* Rebuilds the e-graph and gives e-nodes new ids, in their order, without gaps where some have died (hyp_egraph_enode_bound
+ * less hyp_egraph_node_count of them): who adds and unites for ever calls it now and then, and the e-graph stays as large as
+ * what lives. Ids of before are invalid, but those in the two lists are made anew: classes, and e-nodes, which are those
+ * that they became equal to if they have died. Entries of HYP_NONE stay. Rulesets go on as if nothing had been done.
+ * HYP_ERR_UNSUPPORTED with options.explain; not between a push and its pop. It takes 8 bytes per e-node for a moment. */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_compact(hyp_egraph *eg, hyp_class_id *classes, size_t class_count,
+                                                    hyp_enode_id *nodes, size_t node_count, hyp_diag *diag);
 
 /* Asks a running saturation, or else the next one, to stop soon with HYP_STOP_CANCELLED. The request is
  * spent by the run that it stops. Any thread, any signal handler. */

@@ -43,7 +43,7 @@ static void change_all(attempt *a)
     hyp_class_id c;
     size_t before = a->refused;
     a->called++;
-    note(a, hyp_egraph_add_text(a->eg, "(new 3 2 1)", &c, &diag), &diag);
+    note(a, hyp_egraph_add_text(a->eg, "(new 3 3 3)", &c, &diag), &diag);
     note(a, hyp_egraph_union(a->eg, 0, 1, NULL, NULL, &diag), &diag);
     assert_int_equal(a->refused - before, 2);
     restart_all(a);
@@ -162,7 +162,7 @@ static void analyses_may_only_read(void **state)
         analysed = &a;
         a.eg = new_graph(false, &analysis);
         term(a.eg, "(+ 1 (+ 2 3))");
-        term(a.eg, "(list 1 2 3 4)");
+        term(a.eg, "(list (+ 2 3) 3 (+ 2 3) 3)");
         unite(a.eg, "1", "2");
         rebuild_and_check(a.eg);
         hyp_ruleset *rules = rules_of(a.eg, ASSOC_RULES);

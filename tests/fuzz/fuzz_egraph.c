@@ -166,6 +166,30 @@ static hyp_status near(const hyp_near_miss *miss, void *user, hyp_diag *diag)
     return misbehave(diag);
 }
 
+static hyp_status hook(hyp_egraph *eg, size_t iteration, void *user, hyp_diag *diag)
+{
+    (void)eg, (void)iteration, (void)user;
+    return misbehave(diag);
+}
+
+static size_t turn(hyp_egraph *eg, const hyp_rule_turn *asked, void *user)
+{
+    (void)eg;
+    on_rewrite(NULL, user);
+    size_t draw = below(8);
+    return asked->kind == HYP_TURN_IDLE ? draw > 5 : draw == 7 ? SIZE_MAX : draw * draw;
+}
+
+static double term_cost(hyp_egraph *eg, hyp_enode_id node, const double *kids, size_t count, void *user)
+{
+    double most = 0;
+    (void)eg;
+    on_rewrite(NULL, user);
+    for (size_t i = 0; i < count; i++) most = fmax(most, kids[i]);
+    size_t draw = below(128);
+    return draw == 1 ? NAN : draw == 2 ? INFINITY : draw == 3 ? most - 1 : most + node % 3;
+}
+
 static void write_text(const char *text, size_t len, void *user)
 {
     (void)text, (void)len;
@@ -245,6 +269,10 @@ static hyp_run_options run_options(void)
     if (draw & 8) o.scheduler = HYP_SCHEDULER_BACKOFF;
     if (draw & 16) o.backoff_match_limit = 1 + below(8);
     if (draw & 32) o.max_matches = 1 + below(64);
+    draw = byte();
+    if (draw & 1) o.hook = hook;
+    if ((draw & 6) == 6) o.scheduler = HYP_SCHEDULER_CALLBACK;
+    if (draw & 8) o.turn = turn;
     if ((draw & 192) == 192) o.max_bytes = 1000 + 1000 * (size_t)byte();
     return o;
 }
@@ -309,6 +337,73 @@ static void extract(void)
     note(hyp_egraph_extract_with(now->eg, roots, below(3), &options, cost, NULL, &ex, NULL));
     hyp_extraction_dispose(&now->extractions[which]);
     now->extractions[which] = ex;
+}
+
+static void extract_by_term(void)
+{
+    hyp_class_id roots[2] = {any_id(), any_id()};
+    hyp_extraction ex;
+    size_t which = below(EXTRACTIONS);
+    note(hyp_egraph_extract_by_term(now->eg, roots, below(3), term_cost, NULL, &ex, NULL));
+    hyp_extraction_dispose(&now->extractions[which]);
+    now->extractions[which] = ex;
+}
+
+static void add_rule(void)
+{
+    static const char *const lefts[] = {"(f ?x)", "(g ?x ?y)", "(l ?xs...)", "(multi (?a = (f ?x)) (?b = (g ?x ?y)))", "?x", "(f"};
+    static const char *const names[] = {"one", "two words", "comm", ""};
+    hyp_rule_source source = {.size = sizeof source, .name = names[below(4)], .left = lefts[below(6)], .apply = function};
+    if (below(3) == 0) source.condition = "(is ?x)";
+    note(hyp_ruleset_add(now->sets[below(SETS)], &source, NULL));
+}
+
+static void declare(void)
+{
+    static const char *const forms[] = {"(operators E (f E) (g E E) (+ E E) (l E...) (h E E E) a b) (literals E int float name)",
+                                        "(operators B (not B)) (literals E name)", "(operators", "(operators E (f B))"};
+    const char *text = forms[below(4)];
+    note(hyp_egraph_declare(now->eg, "forms", text, strlen(text), NULL));
+    hyp_egraph_sort(now->eg, any_id());
+}
+
+static void walk(void)
+{
+    hyp_enode_id users[4];
+    size_t count;
+    note(hyp_egraph_class_users(now->eg, any_id(), users, below(5), &count, NULL));
+    hyp_egraph_next_class(now->eg, any_id());
+}
+
+static void compact(void)
+{
+    hyp_class_id classes[2] = {any_id(), HYP_NONE}, nodes[2] = {any_id(), any_id()};
+    note(hyp_egraph_compact(now->eg, classes, below(3), nodes, below(3), NULL));
+}
+
+static void copy(void)
+{
+    hyp_egraph *made, *before = now->eg;
+    hyp_ruleset *sets[SETS];
+    bool known = now->sets[0] && now->sets[1] && now->sets[2];
+    if (now->depth) return; /* callbacks may be the copy's, too */
+    hyp_status status = hyp_egraph_copy(before, now->sets, known ? SETS : 0, &made, sets, NULL);
+    note(status);
+    if (status != HYP_OK) return;
+    hyp_mem_fail_after(0);
+    hyp_run_report report;
+    hyp_run_options options = {.size = sizeof options, .max_nodes = MOST_NODES, .max_iterations = 2};
+    hyp_diag diag = {0};
+    const uint8_t *end = now->end;
+    now->end = now->at; /* its callbacks do nothing */
+    if (known && hyp_egraph_run(made, sets[below(SETS)], &options, &report, &diag) == HYP_OK) hyp_run_report_dispose(&report);
+    if (hyp_egraph_rebuild(made, &diag) == HYP_OK && hyp_egraph_check(made, &diag) == HYP_ERR_INTERNAL &&
+        !(now->fails && strstr(diag.message, "does not know"))) {
+        fprintf(stderr, "copy: %s\n", diag.message);
+        abort();
+    }
+    now->end = end;
+    hyp_egraph_destroy(made);
 }
 
 static void use_extraction(void)
@@ -392,7 +487,7 @@ static void call_something(void)
     static void (*const all[])(void) = {add,     add,         add_text,    unite,   rebuild,        run,
                                         run,     search,      near_misses, extract, use_extraction, explain,
                                         explain, push_or_pop, unite,       cancel,  destroy_inside, read_something,
-                                        add,     change_rules};
+                                        add,     change_rules, extract_by_term, add_rule, declare, walk, compact, copy};
     now->calls++;
     told_calls++;
     all[below(sizeof all / sizeof *all)]();

@@ -299,6 +299,10 @@ void hyp_eg_log(hyp_egraph *eg, uint32_t row);
 /* Puts rows that were added since the last rebuild into the logs. */
 HYP_NODISCARD hyp_status hyp_eg_link(hyp_egraph *eg, hyp_diag *diag);
 
+/* Room in an e-graph without rows for those of another one. */
+HYP_NODISCARD hyp_status hyp_eg_reserve_like(hyp_egraph *eg, const hyp_egraph *other, hyp_diag *diag);
+/* Drops the entries of all logs that no longer count; no search may be under way. */
+void hyp_eg_compact_logs(hyp_egraph *eg);
 /* Frees the arrays by row, the pool and the hash-cons. */
 void hyp_eg_free_rows(hyp_egraph *eg);
 

@@ -179,6 +179,14 @@ static hyp_status reserve_slots(hyp_egraph *eg, size_t more, hyp_diag *diag)
     return HYP_OK;
 }
 
+hyp_status hyp_eg_reserve_like(hyp_egraph *eg, const hyp_egraph *other, hyp_diag *diag)
+{
+    if (other->row_count == 0) return HYP_OK;
+    HYP_TRY(resize_rows(eg, other->row_cap, diag));
+    HYP_TRY(reserve_pool(eg, other->pool_len, diag));
+    return reserve_slots(eg, other->live_count, diag);
+}
+
 /* Drops the entries of a log that no longer count. */
 static void compact_log(hyp_egraph *eg, hyp_op *op)
 {
@@ -194,6 +202,11 @@ static void compact_log(hyp_egraph *eg, hyp_op *op)
     }
     op->log.len = kept;
     op->marks.len = marks;
+}
+
+void hyp_eg_compact_logs(hyp_egraph *eg)
+{
+    for (size_t o = 0; o < eg->ops.len; o++) compact_log(eg, &eg->ops.data[o]);
 }
 
 hyp_status hyp_eg_reserve_log(hyp_egraph *eg, uint32_t id, size_t count, hyp_diag *diag)

@@ -76,13 +76,16 @@ static hyp_status make_left(hyp_rule_reader *p, item_list *items, hyp_sexpr *lef
     return make_list(p, items, out);
 }
 
-/* A name for the function that nothing else has. */
+/* A name for the function that nothing else has, and that is one word, so that the rule's text reads back. */
 static hyp_status name_function(hyp_rule_reader *p, const char *rule, const char **out)
 {
     uint32_t id;
     for (size_t n = p->eg->callbacks.len;; n++) {
-        *out = hyp_arena_printf(&p->scratch, "%s@%zu", rule, n);
-        if (!*out) return hyp_fail_memory(p->diag, strlen(rule));
+        char *name = hyp_arena_printf(&p->scratch, "%s@%zu", rule, n);
+        if (!name) return hyp_fail_memory(p->diag, strlen(rule));
+        for (char *at = name; *at; at++)
+            if ((unsigned char)*at <= ' ' || *at == 0x7f || strchr("()\";?", *at)) *at = '_';
+        *out = name;
         if (!hyp_intern_find(&p->eg->callback_names, *out, strlen(*out), &id)) return HYP_OK;
     }
 }
