@@ -1,10 +1,9 @@
 /* The options of hypatiac that write what others read. */
 #include "dump_options.h"
 
-#include <errno.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
+
+#include "svg.h"
 
 static bool read_count(const cli_args *args, const char *name, const char *value, size_t *out)
 {
@@ -99,27 +98,6 @@ int dump_open(dump_request *d, hyp_compile_options *c, const cli_args *args)
     return d->egraph ? open_egraph(d, c, args) : CLI_OK;
 }
 
-/* Graphviz reads the file from where it begins. */
-static bool draw(const dump_request *d, const cli_args *args)
-{
-    int status = -1;
-    if (ftell(d->egraph_file) == 0) return true; /* nothing was compiled: --list-rules */
-    fflush(d->egraph_file);
-    rewind(d->egraph_file);
-    pid_t child = fork();
-    if (child == 0) {
-        dup2(fileno(d->egraph_file), STDIN_FILENO);
-        execlp("dot", "dot", "-Tsvg", "-o", d->drawing, (char *)NULL);
-        _exit(127);
-    }
-    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
-    bool ended = child > 0 && WIFEXITED(status);
-    if (ended && WEXITSTATUS(status) == 0) return true;
-    fprintf(stderr, "%s: %s: Graphviz's program dot, which draws it, %s; a file that ends in .dot needs none\n", args->tool,
-            d->drawing, ended && WEXITSTATUS(status) == 127 ? "is not there" : "failed");
-    return false;
-}
-
 static bool close_file(FILE **file, const char *path, const cli_args *args)
 {
     bool good = !*file || (fflush(*file) == 0 && !ferror(*file));
@@ -131,7 +109,8 @@ static bool close_file(FILE **file, const char *path, const cli_args *args)
 
 bool dump_close(dump_request *d, bool compiled, const cli_args *args)
 {
-    bool drawn = !d->drawing || !compiled || draw(d, args);
+    bool nothing = !d->drawing || !compiled || ftell(d->egraph_file) == 0; /* --list-rules compiles nothing */
+    bool drawn = nothing || svg_draw(args->tool, d->egraph_file, d->drawing, "a file that ends in .dot");
     bool rewrites = close_file(&d->file, d->rewrites, args), egraph = close_file(&d->egraph_file, d->egraph, args);
     return close_file(&d->trace_file, d->trace, args) && drawn && rewrites && egraph;
 }

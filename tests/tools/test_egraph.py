@@ -1,11 +1,16 @@
 """hypatia-egraph as its users call it: both commands, their formats, and what they refuse."""
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 
 from replay_proof import read_rules, replay
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+import hyp  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TOOL = os.path.join(os.environ.get("HYP_BIN", os.path.join(ROOT, "build/dev/bin")), "hypatia-egraph")
@@ -75,10 +80,13 @@ def check_hostile(folder):
 
     good = RULES.encode()
     for data, word in [(b"a\0b", "NUL"), (b"(+ 1 2)\n(+ \xff 2)\n", "line 2"), (b'(+ "\xc3" 2)\n', "UTF-8"),
-                       (b"(f " * 100000 + b"a" + b")" * 100000, "nesting"), (b"(f " * 100000, "nesting")]:
+                       (b"(f " * 100000, "line 1: term:1:299998: this '(' is never closed"), (b"(f a))", "closes nothing")]:
         write(rules, good)
         write(terms, data)
         assert word in run(*base, "--json", code=1), data[:20]
+    write(rules, good)
+    write(terms, b"(f " * 100000 + b"a" + b")" * 100000)  # however deep
+    assert json.loads(run(*base, "--extract", "tree", "--json"))["best"][0]["tree_cost"] == 100001
     write(terms, b"(+ 1 2)\n")
     for data, word in [(b"co\xffmm\t(+ ?a ?b)\t(+ ?b ?a)\t\n", "h.rules:1:3: this is not UTF-8"), (b"a\0b", "NUL"),
                        (b"x\t?a\t(+ ?a ?a)\t\n", "alone"), (b"((((", "h.rules:1:4"), (b"()", "a rule is"),
@@ -160,6 +168,87 @@ def check_saturate(folder):
     return dump
 
 
+def check_language(folder):
+    """Conditions, declared operators, costs, terms on several lines."""
+    rules, terms, costs = (os.path.join(folder, name) for name in ("c.rules", "c.terms", "c.costs"))
+    base = ["saturate", "--rules", rules, "--terms", terms]
+    open(terms, "w").write("""; several lines
+(+ (/ x
+      x)   ; (a comment
+   (* 2 y)) (/ 0 0)
+(/ 3 4.5)\t(/ "4" 3) z
+(/ 2.5 2.5)""")
+    open(rules, "w").write("""(operators E (/ E E) (* E E) (+ E E) (<< E E)) (literals E int float name)
+(rule one (/ ?a ?a) => 1 :if (not (zero ?a)))
+(rule swap (* ?a ?b) => (* ?b ?a))
+(rule shift (* ?a 2) => (<< ?a 1) :if (symbol ?a))
+(rule least (/ ?a ?b) => 0 :if (less ?a ?b))
+(rule whole (/ ?a ?b) => (/ ?b ?a) :if (and (integer ?a ?b) (number ?a) (not (same ?a ?b))))""")
+    report = json.loads(run(*base, "--extract", "tree", "--cost", "<<=0.5", "--cost", "*=4", "--json"))
+    assert [b["term"] for b in report["best"]] == ["(+ 1 (<< y 1))", "(/ 0 0)", "0", "0", "z", "1"], report["best"]
+    assert [b["tree_cost"] for b in report["best"]] == [4.5, 3, 1, 1, 1, 1], report["best"]
+    a = "(+ (/ x x) (* 2 y))"
+    proof = json.loads(run(*base, "--explain", a, "(+ 1 (<< y 1))", "--json"))
+    assert proof["checked"] and {step["rule"] for step in proof["proof"][1:]} == {"one", "swap", "shift"}, proof
+    open(costs, "w").write("; of a machine\n<< 3 ; a shift\n\n  *\t0.25\r\n+ 1\n* 0.5\nx inf\n")
+    best = json.loads(run(*base, "--extract", "dag", "--costs", costs, "--cost", "y=0.125", "--json"))["best"][0]
+    assert best["term"] in ("(+ 1 (* 2 y))", "(+ 1 (* y 2))") and best["dag_cost"] == 1 + 1 + 0.5 + 1 + 0.125, best
+    for text, word in [("* -1\n", "line 1"), ("a 1\n* two\n", "line 2"), ("*\n", "line 1")]:
+        open(costs, "w").write(text)
+        said = run(*base, "--extract", "dag", "--costs", costs, code=1)
+        assert word in said and "at least 0" in said, said
+    open(terms, "w").write("(* 1 2)\n\n(/ 1\n 2 3)")
+    said = run(*base, code=1)
+    assert "c.terms, line 3: '/' takes (E E), not (E E E)" in said, said
+    open(terms, "w").write("(pluss 1 2)")
+    assert "'pluss' is not declared" in run(*base, code=1)
+
+
+def check_parts(folder):
+    """A part of the e-graph, as text and drawn."""
+    rules, terms, dot, svg = (os.path.join(folder, name) for name in ("p.rules", "p.terms", "p.dot", "p.svg"))
+    open(rules, "w").write(RULES)
+    open(terms, "w").write("(f (g (h (+ 1 2))))\n(f other)")
+    base = ["saturate", "--rules", rules, "--terms", terms, "--around", "(+ 2 1)"]
+
+    def operators(*more):
+        return {node["op"] for node in json.loads(run(*base, "--dump-json", "-", *more))["nodes"].values()}
+
+    assert operators("--depth", 1) == {"+", "1", "2", "h"} and operators() == {"+", "1", "2", "h", "g"}
+    assert operators("--depth", 9) == {"+", "1", "2", "h", "g", "f"}
+    run(*base, "--depth", 1, "--extract", "dag", "--dot", dot)
+    drawn = open(dot).read()
+    assert drawn.count("style=bold") == 4 and '"g"' not in drawn, drawn
+    assert "not in the e-graph" in run("saturate", "--rules", rules, "--terms", terms, "--around", "(+ 2 3)", "--dot", "-", code=1)
+    if shutil.which("dot"):
+        run(*base, "--svg", svg)
+        assert "<svg" in open(svg).read()
+    else:
+        assert "--dot FILE needs none" in run(*base, "--svg", svg, code=1)
+
+
+def check_interrupt(folder):
+    """Ctrl-C ends the run, and what was found until then is printed; a terminal is told how far it is."""
+    rules, terms = os.path.join(folder, "i.rules"), os.path.join(folder, "i.terms")
+    open(rules, "w").write(RULES + "cancel\t(+ ?a 0)\t?a\t\n")
+    open(terms, "w").write("(+ 0 " + "".join(f"(+ {i} " for i in range(1, 40)) + "40" + ")" * 40)
+    main, other = os.openpty()
+    with subprocess.Popen([TOOL, "saturate", "--rules", rules, "--terms", terms, "--iters", "1000000", "--nodes", "3000000",
+                           "--extract", "tree", "--json"], stdout=subprocess.PIPE, stderr=other, text=True,
+                          env=dict(os.environ, HYPATIA_PROGRESS="0", TERM="xterm")) as tool:
+        os.close(other)
+        told = b""
+        while b"iteration" not in told:
+            told += os.read(main, 65536)
+        tool.send_signal(signal.SIGINT)
+        out = tool.stdout.read()
+        assert tool.wait() == 130, tool.returncode
+    told += hyp.read_terminal(main)
+    report = json.loads(out)
+    assert report["stop_reason"] == "cancelled" and report["best"][0]["tree_cost"] == 79, report["best"]
+    assert b"e-nodes" in told, told
+
+
 def check_extract(folder, dump):
     costs = {}
     for method in ("tree", "dag", "exact"):
@@ -195,7 +284,10 @@ def check_usage(folder):
     for wrong in ([], ["extrct"], ["extract"], ["extract", "a", "b"], ["extract", "a", "--method", "dga"],
                   ["extract", "a", "--budget", "0"], ["saturate"], ["saturate", "--iters", "-1"],
                   ["saturate", "--explain", "a"], ["saturate", "--rules=a", "--terms=b", "--dump-json=-", "--json"],
-                  ["saturate", "--scheduler", "none"]):
+                  ["saturate", "--scheduler", "none"], ["saturate", "--rules=a", "--terms=b", "--cost", "a=-1", "--extract=dag"],
+                  ["saturate", "--rules=a", "--terms=b", "--cost", "=1"], ["saturate", "--rules=a", "--terms=b", "--costs=c"],
+                  ["saturate", "--rules=a", "--terms=b", "--depth=1", "--dot=c"], ["saturate", "--rules=a", "--terms=b", "--around=c"],
+                  ["saturate", "--rules=a", "--terms=b", "--svg=a"]):
         run(*wrong, code=2)
     assert "did you mean 'dag'" in run("extract", "a", "--method", "dga", code=2)
     run("saturate", "--rules", folder, "--terms", folder, code=1)
@@ -211,6 +303,9 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as temp:
         check_extract(temp, check_saturate(temp))
         check_usage(temp)
+        check_language(temp)
+        check_parts(temp)
+        check_interrupt(temp)
         check_multi(temp)
         check_long(temp)
         check_hostile(temp)
