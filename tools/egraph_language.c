@@ -1,4 +1,5 @@
 /* egraph_language.c - what the tool knows of terms: conditions for rules, and costs of operators. */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,11 +123,9 @@ static int by_name(const void *a, const void *b)
 
 bool costs_add(cost_table *t, const char *name, size_t len, const char *value)
 {
-    double cost;
-    if (strcmp(value, "inf") == 0)
-        cost = HUGE_VAL;
-    else if (!len || !cli_parse_double(value, 0, &cost))
-        return false;
+    double cost = HUGE_VAL;
+    bool is_inf = strcmp(value, "inf") == 0;
+    if (!len || (!is_inf && (!cli_parse_double(value, -DBL_MAX, &cost) || isinf(cost)))) return false;
     t->rows = cli_alloc(t->rows, t->count + 1, sizeof *t->rows);
     operator_cost *row = &t->rows[t->count];
     *row = (operator_cost){.name = cli_alloc(NULL, len + 1, 1), .cost = cost, .order = t->count};
@@ -150,7 +149,7 @@ bool costs_read(cost_table *t, const char *tool, const char *path, char *text)
         char *value = line + len + strspn(line + len, " \t");
         value[strcspn(value, " \t")] = 0;
         if (costs_add(t, line, len, value)) continue;
-        cli_error(tool, "%s, line %zu: a line is an operator and what it costs, a number of at least 0, or inf", path, number + 1);
+        cli_error(tool, "%s, line %zu: a line is an operator and what it costs, a number or inf", path, number + 1);
         return false;
     }
     return true;

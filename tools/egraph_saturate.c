@@ -45,7 +45,7 @@ static const cli_option saturate_options[] = {
     [SAT_EXPLAIN] = {"explain", 0, "A B",
                      "print a proof that two terms are equal, checked by the rules alone; takes two arguments"},
     [SAT_EXTRACT] = {"extract", 0, "tree|dag|exact", "print the best term of each term, by the costs of its operators"},
-    [SAT_COST] = {"cost", 0, "OP=N", "what an operator costs in place of 1, a number of at least 0 or inf; any number of times"},
+    [SAT_COST] = {"cost", 0, "OP=N", "what an operator costs in place of 1: a number, not below 0 but with --extract exact, or inf; any number of times"},
     [SAT_COSTS] = {"costs", 0, "FILE", "lines of an operator and what it costs"},
     [SAT_DUMP] = {"dump-json", 0, "FILE|-", "write the e-graph as egraph-serialize JSON; to - in place of the report"},
     [SAT_DOT] = {"dot", 0, "FILE|-", "write the e-graph for Graphviz; to - in place of the report"},
@@ -356,7 +356,7 @@ static bool read_cost(saturation *s, const cli_args *args, const char *value)
 {
     const char *equals = strrchr(value, '=');
     if (equals && costs_add(&s->costs, value, (size_t)(equals - value), equals + 1)) return true;
-    cli_usage_error(args, "--cost: '%s' is no OP=N, an operator and a number of at least 0, or inf", value);
+    cli_usage_error(args, "--cost: '%s' is no OP=N, an operator and a number, or inf", value);
     return false;
 }
 

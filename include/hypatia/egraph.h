@@ -602,8 +602,9 @@ HYP_API HYP_NODISCARD hyp_status hyp_shared_proof_check(const hyp_shared_proof *
 
 /* ---- extraction --------------------------------------------------------------------------------- */
 
-/* Cost of one e-node without its children, of an e-graph that it may read but not change: >= 0; infinity = never choose it. A negative cost or NaN is refused:
- * with rewards, a least tree need not exist, and a cycle would pay. */
+/* Cost of one e-node without its children, of an e-graph that it may read but not change: >= 0; infinity = never choose it.
+ * For HYP_EXTRACT_EXACT it may be negative, too: a reward for whoever needs the class. With the other methods, where a class
+ * counts as often as it is used, a least tree need not exist then, and a negative cost is refused, like NaN. */
 typedef double (*hyp_node_cost_fn)(hyp_egraph *eg, hyp_enode_id node, void *user);
 
 /* Cost of a term, from the e-node at its root and the costs of its children's terms (count of them): the depth of a term, say,
@@ -614,7 +615,7 @@ typedef double (*hyp_term_cost_fn)(hyp_egraph *eg, hyp_enode_id node, const doub
 typedef enum hyp_extract_method {
     HYP_EXTRACT_TREE, /* least sum over the tree, every use of a shared class counted: a priority queue (Knuth 1977) */
     HYP_EXTRACT_DAG,  /* small sum over distinct classes, greedily and then improved: shared work counts once */
-    HYP_EXTRACT_EXACT /* least sum over distinct classes, as far as the time budget reaches */
+    HYP_EXTRACT_EXACT /* least sum over distinct classes, as far as the budget reaches; costs may be negative */
 } hyp_extract_method;
 
 typedef struct hyp_extract_options {
@@ -699,7 +700,8 @@ HYP_API const char *hyp_serialized_class_name(const hyp_serialized *s, uint32_t 
 HYP_API const char *hyp_serialized_class_type(const hyp_serialized *s, uint32_t c); /* NULL without class_data */
 
 /* hyp_egraph_extract_with on a file's nodes, costs and roots; choice is by class and names nodes of the file.
- * A subsumed node is not chosen. HYP_ERR_UNSUPPORTED for a negative cost, and where there are no roots. */
+ * A subsumed node is not chosen. HYP_ERR_UNSUPPORTED for a negative cost (but with HYP_EXTRACT_EXACT), and where there are no
+ * roots. */
 HYP_API HYP_NODISCARD hyp_status hyp_serialized_extract(const hyp_serialized *s, const hyp_extract_options *options,
                                                         hyp_extraction *out, hyp_diag *diag);
 /* Adds what a file has to an e-graph and rebuilds it; nodes without a finite term below them are left out.

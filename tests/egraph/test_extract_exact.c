@@ -74,12 +74,12 @@ static void try_all(brute *b, uint32_t c)
         }
 }
 
-/* The least cost; -1 when there are too many answers to try. */
+/* The least cost; NaN when there are too many answers to try. */
 static double least_cost(const hyp_problem *p)
 {
     brute b = {.p = p, .best = INFINITY};
     try_all(&b, 0);
-    return b.tried < TRIES ? b.best : -1;
+    return b.tried < TRIES ? b.best : NAN;
 }
 
 static bool same(double a, double b) { return fabs(a - b) < 1e-9 * fmax(1, fabs(a)) || (isinf(a) && isinf(b)); }
@@ -93,7 +93,7 @@ static void answers_agree_with_brute_force(void **state)
         hyp_problem p = random_problem(&seed, round % 2);
         double best = least_cost(&p), tree_dag = INFINITY;
         uint32_t choice[CLASSES];
-        for (int m = HYP_EXTRACT_TREE; m <= HYP_EXTRACT_EXACT && best >= 0; m++) {
+        for (int m = HYP_EXTRACT_TREE; m <= HYP_EXTRACT_EXACT && !isnan(best); m++) {
             hyp_extract_options options = {
                 .size = sizeof options, .method = (hyp_extract_method)m, .budget_seconds = 5};
             hyp_extraction out = {0};
@@ -165,7 +165,7 @@ static void each_reduction_keeps_the_least_cost(void **state)
         hyp_diag said;
         if (hyp_problem_core(&p, &core, &said) == HYP_OK) {
             double best = least_cost(&p), same_best = least_cost(&core);
-            if (best >= 0 && same_best >= 0) assert_true(same(best, same_best));
+            if (!isnan(best) && same_best >= 0) assert_true(same(best, same_best));
             for (int i = 0; i < SETS && same_best >= 0; i++) expect_reduced(&core, sets[i], same_best, &shrunk[i]);
             hyp_problem_dispose(&core);
         }
@@ -262,7 +262,7 @@ static void bounds_are_never_above_the_least_cost(void **state)
                 if (i % 8 == 0) must(hyp_bound_cut(&b, &diag));
                 if (i % 50 == 0) must(hyp_bound_raise(&b, best, &diag));
             }
-            if (best >= 0) {
+            if (!isnan(best)) {
                 assert_true(b.best <= best + 1e-9);
                 tight += b.best > 0.95 * best;
                 rounds++;
@@ -296,7 +296,7 @@ static void an_ended_budget_still_gives_an_answer(void **state)
         hyp_diag said = {0};
         hyp_free(p.up_at);
         hyp_free(p.up);
-        if (hyp_problem_solve(&p, &options, choice, &out, &said) == HYP_OK && best >= 0) {
+        if (hyp_problem_solve(&p, &options, choice, &out, &said) == HYP_OK && !isnan(best)) {
             assert_true(out.lower_bound <= best + 1e-9 && out.dag_cost >= best - 1e-9);
             if (out.proven) assert_true(same(out.dag_cost, best));
         }
@@ -304,10 +304,96 @@ static void an_ended_budget_still_gives_an_answer(void **state)
     }
 }
 
+/* Some classes are worth having, and to have them may be worth more than it costs. */
+static void rewards_are_had_where_they_pay(void **state)
+{
+    (void)state;
+    uint64_t seed = 11;
+    int solved = 0, negative = 0, had = 0;
+    for (int round = 0; round < 1500; round++) {
+        hyp_problem p = random_problem(&seed, round % 2);
+        for (uint32_t n = 0; n < p.node_count; n++)
+            if (draw(&seed, 3) == 0) p.cost[n] -= round % 2 ? draw(&seed, 8) : 0.1 * draw(&seed, 100);
+        double best = least_cost(&p);
+        uint32_t choice[CLASSES];
+        hyp_extract_options options = {.size = sizeof options, .method = HYP_EXTRACT_EXACT};
+        if (round % 3 == 0) options.budget_work = 1000000;
+        hyp_extraction out = {0};
+        hyp_diag said = {0};
+        hyp_free(p.up_at);
+        hyp_free(p.up);
+        bool rewards = false;
+        for (uint32_t n = 0; n < p.node_count; n++) rewards = rewards || p.cost[n] < 0;
+        hyp_status status = isnan(best) ? HYP_ERR_UNSUPPORTED : hyp_problem_solve(&p, &options, choice, &out, &said);
+        if (!isnan(best) && isinf(best)) assert_int_equal(status, HYP_ERR_UNSUPPORTED);
+        if (!isnan(best) && !isinf(best)) {
+            if (status != HYP_OK) fail_msg("round %d: %s", round, said.message);
+            brute b = {.p = &p};
+            memcpy(b.choice, choice, sizeof choice);
+            assert_true(same(cost_of(&b), out.dag_cost));
+            if (!same(out.dag_cost, best) || !out.proven)
+                fail_msg("round %d: %g, the best is %g, bound %g", round, out.dag_cost, best, out.lower_bound);
+            solved++;
+            negative += best < 0;
+            had += rewards;
+        }
+        hyp_problem_dispose(&p);
+    }
+    assert_true(solved > 700 && negative > 150 && had > 600);
+}
+
+/* Little work: an answer, and a bound that holds. */
+static void rewards_within_a_budget(void **state)
+{
+    (void)state;
+    uint64_t seed = 17;
+    enum { PAIRS = 60 };
+    hyp_problem p;
+    must(hyp_problem_alloc(&p, 1 + 3 * PAIRS, 1 + 5 * PAIRS, 4 * PAIRS + PAIRS, 1, &diag));
+    uint32_t node = 0, kid = 0;
+    p.roots[0] = 0; /* needs all pairs; of a pair either side, which brings a reward that others bring, too */
+    p.owner[node] = 0;
+    p.cost[node] = 0;
+    p.kid_at[node++] = kid;
+    for (uint32_t i = 0; i < PAIRS; i++) p.kids[kid++] = 1 + 3 * i;
+    for (uint32_t i = 0; i < PAIRS; i++) {
+        for (uint32_t side = 0; side < 2; side++) {
+            p.owner[node] = 1 + 3 * i;
+            p.cost[node] = draw(&seed, 5);
+            p.kid_at[node++] = kid;
+            p.kids[kid++] = 2 + 3 * draw(&seed, PAIRS) + side;
+            p.kids[kid++] = 2 + 3 * draw(&seed, PAIRS) + draw(&seed, 2);
+        }
+        for (uint32_t j = 0; j < 3 - (i == 0); j++) {
+            p.owner[node] = j < 2 ? 2 + 3 * i + j : 2 + 3 * i;
+            p.cost[node] = j < 2 ? -(double)draw(&seed, 9) : 1;
+            p.kid_at[node++] = kid;
+        }
+    }
+    p.node_count = node;
+    p.kid_at[node] = kid;
+    uint32_t choice[1 + 3 * PAIRS];
+    double cost = INFINITY, bound = -INFINITY;
+    for (uint64_t work = 1000; work < 100000000; work *= 100) {
+        hyp_extraction out = {0};
+        hyp_extract_options options = {.size = sizeof options, .method = HYP_EXTRACT_EXACT, .budget_work = work};
+        must(hyp_problem_solve(&p, &options, choice, &out, &diag));
+        hyp_free(p.up_at);
+        hyp_free(p.up);
+        p.up_at = p.up = NULL;
+        cost = fmin(cost, out.dag_cost);
+        bound = fmax(bound, out.lower_bound);
+        assert_true(bound <= cost + 1e-9 && out.dag_cost < 0);
+    }
+    hyp_problem_dispose(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_agree_with_brute_force),
+        cmocka_unit_test(rewards_are_had_where_they_pay),
+        cmocka_unit_test(rewards_within_a_budget),
         cmocka_unit_test(each_reduction_keeps_the_least_cost),
         cmocka_unit_test(a_path_is_reduced_at_once),
         cmocka_unit_test(bounds_are_never_above_the_least_cost),

@@ -285,7 +285,6 @@ static void iterations_and_time_are_limits(void **state)
     hyp_egraph_destroy(eg);
     report = limited((hyp_run_options){.max_seconds = 0.02}, MATH_RULES, add_math_terms, &eg);
     assert_int_equal(report.stop, HYP_STOP_TIME);
-    assert_true(report.seconds >= 0.02);
     hyp_run_report_dispose(&report);
     hyp_egraph_destroy(eg);
     /* It is asked often: no time at all is up within the first iteration. */

@@ -193,10 +193,12 @@ def check_language(folder):
     open(costs, "w").write("; of a machine\n<< 3 ; a shift\n\n  *\t0.25\r\n+ 1\n* 0.5\nx inf\n")
     best = json.loads(run(*base, "--extract", "dag", "--costs", costs, "--cost", "y=0.125", "--json"))["best"][0]
     assert best["term"] in ("(+ 1 (* 2 y))", "(+ 1 (* y 2))") and best["dag_cost"] == 1 + 1 + 0.5 + 1 + 0.125, best
-    for text, word in [("* -1\n", "line 1"), ("a 1\n* two\n", "line 2"), ("*\n", "line 1")]:
+    for text, word in [("a nan\n", "line 1"), ("a 1\n* two\n", "line 2"), ("*\n", "line 1"), ("* -1\n", "at least 0")]:
         open(costs, "w").write(text)
-        said = run(*base, "--extract", "dag", "--costs", costs, code=1)
-        assert word in said and "at least 0" in said, said
+        said = run(*base, "--extract", "dag", "--costs", costs, code=2 if "-1" in text else 1)
+        assert word in said and "cost" in said, said
+    best = json.loads(run(*base, "--extract", "exact", "--costs", costs, "--json"))["best"][0]
+    assert best["dag_cost"] == 1 + 1 - 1 + 2 and "(* " in best["term"], best
     open(terms, "w").write("(* 1 2)\n\n(/ 1\n 2 3)")
     said = run(*base, code=1)
     assert "c.terms, line 3: '/' takes (E E), not (E E E)" in said, said
@@ -275,6 +277,8 @@ def check_extract(folder, dump):
     assert "bad.json:2:6" in run("extract", bad, code=1)
     open(bad, "w").write('{"nodes": {"a": {"op": "a", "eclass": "c", "cost": -1}}, "root_eclasses": ["c"]}')
     assert "negative" in run("extract", bad, code=3)
+    result = json.loads(run("extract", bad, "--method", "exact", "--json"))
+    assert result["dag_cost"] == result["lower_bound"] == -1 and result["proven"], result
     run("extract", os.path.join(folder, "missing.json"), code=1)
 
 
@@ -284,7 +288,7 @@ def check_usage(folder):
     for wrong in ([], ["extrct"], ["extract"], ["extract", "a", "b"], ["extract", "a", "--method", "dga"],
                   ["extract", "a", "--budget", "0"], ["saturate"], ["saturate", "--iters", "-1"],
                   ["saturate", "--explain", "a"], ["saturate", "--rules=a", "--terms=b", "--dump-json=-", "--json"],
-                  ["saturate", "--scheduler", "none"], ["saturate", "--rules=a", "--terms=b", "--cost", "a=-1", "--extract=dag"],
+                  ["saturate", "--scheduler", "none"], ["saturate", "--rules=a", "--terms=b", "--cost", "a=none", "--extract=dag"],
                   ["saturate", "--rules=a", "--terms=b", "--cost", "=1"], ["saturate", "--rules=a", "--terms=b", "--costs=c"],
                   ["saturate", "--rules=a", "--terms=b", "--depth=1", "--dot=c"], ["saturate", "--rules=a", "--terms=b", "--around=c"],
                   ["saturate", "--rules=a", "--terms=b", "--svg=a"]):

@@ -114,10 +114,14 @@ hyp_status hyp_problem_solve(hyp_problem *p, const hyp_extract_options *given, u
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%d is no method of extraction", (int)o.method);
     HYP_TRY(hyp_problem_link(p, diag));
     if (p->tree_cost) return solve_by_term(p, choice, out, diag);
+    bool rewards = false;
+    for (uint32_t n = 0; n < p->node_count; n++) rewards = rewards || p->cost[n] < 0;
+    if (rewards && options->method != HYP_EXTRACT_EXACT)
+        return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "a cost is negative, with which a least tree need not exist: extract exactly");
     if (options->method == HYP_EXTRACT_TREE)
         HYP_TRY(hyp_solve_tree(p, false, choice, NULL, diag));
     else
-        HYP_TRY(solve_dag(p, options, choice, out, diag));
+        HYP_TRY(rewards ? hyp_solve_signed(p, options, choice, out, diag) : solve_dag(p, options, choice, out, diag));
     HYP_TRY(hyp_problem_price(p, choice, true, &out->dag_cost, &out->tree_cost, diag));
     if (options->method == HYP_EXTRACT_TREE) {
         out->lower_bound = out->tree_cost;
@@ -133,6 +137,7 @@ typedef struct reached {
     hyp_egraph *eg;
     const bool *given;           /* by class, or NULL */
     hyp_node_cost_fn cost_of;    /* NULL: term_cost */
+    double least_cost;           /* 0, or -INFINITY where costs may be negative */
     hyp_term_cost_fn term_cost;
     void *user;
     uint32_t *number;            /* by class: that of the problem's; HYP_NONE: it is not needed */
@@ -159,8 +164,9 @@ static hyp_status reach_below(reached *r, uint32_t c, hyp_diag *diag)
     if (!rows) return hyp_fail_memory(diag, r->eg->live_count * sizeof *rows);
     for (size_t i = 0; i < count; i++) {
         double own = r->cost[rows[i]] = r->cost_of ? r->cost_of(r->eg, rows[i], r->user) : 0;
-        if (isnan(own) || own < 0)
-            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the cost of '%s' is %g; a cost is at least 0",
+        if (isnan(own) || own < r->least_cost || own == -INFINITY)
+            return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                            "the cost of '%s' is %g; a cost is at least 0, or any number for an exact extraction",
                             hyp_egraph_symbol_name(r->eg, hyp_enode_op(r->eg, rows[i])), own);
         if (!(own < INFINITY)) continue;
         uint32_t n;
@@ -289,6 +295,7 @@ hyp_status hyp_egraph_extract_with(hyp_egraph *eg, const hyp_class_id *roots, si
     HYP_NEED(cost);
     bool knows = options->size > offsetof(hyp_extract_options, given);
     reached r = {.eg = eg, .given = knows ? options->given : NULL, .cost_of = cost, .user = user};
+    if (options->size > offsetof(hyp_extract_options, method) && options->method == HYP_EXTRACT_EXACT) r.least_cost = -INFINITY;
     return extract_from(&r, roots, root_count, options, out, diag);
 }
 

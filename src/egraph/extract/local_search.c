@@ -16,6 +16,7 @@ typedef struct improver {
     uint32_t *mark, stamp;                   /* by class */
     HYP_VEC(uint32_t) stack, dropped, taken; /* classes; the last two: whose uses changed, in order */
     uint64_t work;                           /* left */
+    bool rewards;                            /* costs may be negative: a sum may fall again */
 } improver;
 
 static hyp_status push_kids(improver *v, uint32_t node, hyp_diag *diag)
@@ -86,10 +87,10 @@ static hyp_status improve_class(improver *v, uint32_t c, double *cost, bool *out
     HYP_TRY(drop_kids(v, old, &freed, diag));
     double least = freed - 1e-12 * fabs(*cost);
     for (uint32_t n = p->first[c]; n < p->first[c + 1]; n++) {
-        if (n == old || p->cost[n] >= least) continue;
+        if (n == old || (p->cost[n] >= least && !v->rewards)) continue;
         double added = p->cost[n];
         bool cyclic = true;
-        HYP_TRY(take_kids(v, n, least, &added, diag));
+        HYP_TRY(take_kids(v, n, v->rewards ? INFINITY : least, &added, diag));
         for (size_t i = 0; i < v->taken.len; i++) v->uses[v->taken.data[i]]--;
         if (added < least) HYP_TRY(reaches(v, n, c, &cyclic, diag));
         if (cyclic) continue;
@@ -148,6 +149,7 @@ hyp_status hyp_improve(const hyp_problem *p, const uint32_t *component, const ui
                   .work = work,
                   .uses = hyp_calloc(n, sizeof *v.uses),
                   .mark = hyp_calloc(n, sizeof *v.mark)};
+    for (uint32_t i = 0; i < p->node_count; i++) v.rewards = v.rewards || p->cost[i] < 0;
     hyp_status status = v.uses && v.mark ? run(&v, cost, diag) : hyp_fail_memory(diag, n * sizeof *v.uses);
     if (status == HYP_OK) status = hyp_problem_price(p, choice, false, cost, NULL, diag);
     hyp_free(v.uses);

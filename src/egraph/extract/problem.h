@@ -15,7 +15,7 @@ typedef struct hyp_problem {
     uint32_t *owner;  /* by node: its class */
     uint32_t *kid_at; /* by node, node_count + 1 entries: its children are kids[kid_at[n] .. kid_at[n+1]) */
     uint32_t *kids;   /* classes */
-    double *cost;     /* by node: >= 0, or infinite = never */
+    double *cost;     /* by node: >= 0, or infinite = never; of hyp_solve_signed and hyp_problem_solve also negative */
     uint32_t *roots;  /* classes */
     /* What a node's tree costs, from those of its children. NULL: the sum of them and its own cost. */
     double (*tree_cost)(void *user, uint32_t node, const double *kids, size_t count);
@@ -83,6 +83,11 @@ typedef struct hyp_exact_budget {
  * better one. No answer costs less than *bound. */
 HYP_NODISCARD hyp_status hyp_solve_exact(const hyp_problem *p, hyp_exact_budget budget, uint32_t *choice, double *bound,
                                          bool *proven, hyp_diag *diag);
+
+/* The least DAG cost of a linked problem some of whose costs are negative, as far as the options' budget reaches: sets
+ * out->lower_bound and ->proven. */
+HYP_NODISCARD hyp_status hyp_solve_signed(const hyp_problem *p, const hyp_extract_options *options, uint32_t *choice,
+                                          hyp_extraction *out, hyp_diag *diag);
 
 /* What extraction does with a problem: by method. `choice` has room for class_count; figures of *out are set,
  * its choice is not. */

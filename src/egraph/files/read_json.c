@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/sized.h"
 #include "egraph/extract/problem.h"
 #include "egraph/files/json_reader.h"
 
@@ -293,12 +294,12 @@ const char *hyp_serialized_class_type(const hyp_serialized *s, uint32_t c)
 
 /* ---- extraction --------------------------------------------------------------------------------- */
 
-static hyp_status fill(const hyp_serialized *s, hyp_problem *p, hyp_diag *diag)
+static hyp_status fill(const hyp_serialized *s, hyp_problem *p, hyp_extract_method method, hyp_diag *diag)
 {
     for (uint32_t n = 0; n < p->node_count; n++) {
         const node_entry *node = &s->nodes.data[n];
-        if (node->cost < 0)
-            return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "%s: node '%s' has the negative cost %g; costs are at least 0",
+        if (node->cost < 0 && (method != HYP_EXTRACT_EXACT || node->cost == -INFINITY))
+            return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "%s: node '%s' has the negative cost %g; only the exact method takes such",
                             s->name, s->ids.names.data[node->id], node->cost);
         p->owner[n] = node->eclass;
         p->kid_at[n] = node->kid_at;
@@ -312,17 +313,19 @@ static hyp_status fill(const hyp_serialized *s, hyp_problem *p, hyp_diag *diag)
 hyp_status hyp_serialized_extract(const hyp_serialized *s, const hyp_extract_options *options, hyp_extraction *out,
                                   hyp_diag *diag)
 {
-    HYP_NEED(s);
-    HYP_NEED(options);
     HYP_NEED(out);
     *out = (hyp_extraction){0};
+    HYP_NEED(s);
+    hyp_extract_options o = {.size = sizeof o};
+    HYP_NEED(options);
+    HYP_TRY(hyp_sized_take(&o, options, hyp_extract_options, diag));
     if (!s->roots.len)
         return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "%s: there are no \"root_eclasses\" to extract", s->name);
     hyp_problem p;
     HYP_TRY(hyp_problem_alloc(&p, s->classes.names.len, s->nodes.len, s->kids.len, s->roots.len, diag));
     out->class_bound = p.class_count;
     out->choice = hyp_malloc(p.class_count * sizeof *out->choice);
-    hyp_status status = out->choice ? fill(s, &p, diag) : hyp_fail_memory(diag, p.class_count * sizeof *out->choice);
+    hyp_status status = out->choice ? fill(s, &p, o.method, diag) : hyp_fail_memory(diag, p.class_count * sizeof *out->choice);
     if (status == HYP_OK) status = hyp_problem_solve(&p, options, out->choice, out, diag);
     hyp_problem_dispose(&p);
     if (status != HYP_OK) hyp_extraction_dispose(out);
