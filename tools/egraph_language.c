@@ -22,7 +22,8 @@ static bool number_of(const hyp_call *call, size_t arg, double *out)
     const hyp_enode_id *nodes = hyp_egraph_class_nodes(call->eg, call->args[arg], &count);
     for (size_t i = 0; nodes && i < count; i++) {
         hyp_enode_children(call->eg, nodes[i], &kids);
-        if (kids == 0 && read_number(hyp_egraph_symbol_name(call->eg, hyp_enode_op(call->eg, nodes[i])), out)) return true;
+        if (kids == 0 && read_number(hyp_egraph_symbol_name(call->eg, hyp_enode_op(call->eg, nodes[i])), out))
+            return true;
     }
     return false;
 }
@@ -108,7 +109,8 @@ hyp_status language_register(hyp_egraph *eg, hyp_diag *diag)
 {
     hyp_status status = HYP_OK;
     for (size_t i = 0; i < CONDITIONS && status == HYP_OK; i++)
-        status = hyp_egraph_register_condition(eg, conditions[i].name, -1, ask, (void *)(uintptr_t)&conditions[i].test, diag);
+        status = hyp_egraph_register_condition(eg, conditions[i].name, -1, ask, (void *)(uintptr_t)&conditions[i].test,
+                                               diag);
     return status;
 }
 

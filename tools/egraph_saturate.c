@@ -45,7 +45,9 @@ static const cli_option saturate_options[] = {
     [SAT_EXPLAIN] = {"explain", 0, "A B",
                      "print a proof that two terms are equal, checked by the rules alone; takes two arguments"},
     [SAT_EXTRACT] = {"extract", 0, "tree|dag|exact", "print the best term of each term, by the costs of its operators"},
-    [SAT_COST] = {"cost", 0, "OP=N", "what an operator costs in place of 1: a number, not below 0 but with --extract exact, or inf; any number of times"},
+    [SAT_COST] = {"cost", 0, "OP=N",
+                  "what an operator costs in place of 1: a number, not below 0 but with --extract exact, or inf; any "
+                  "number of times"},
     [SAT_COSTS] = {"costs", 0, "FILE", "lines of an operator and what it costs"},
     [SAT_DUMP] = {"dump-json", 0, "FILE|-", "write the e-graph as egraph-serialize JSON; to - in place of the report"},
     [SAT_DOT] = {"dot", 0, "FILE|-", "write the e-graph for Graphviz; to - in place of the report"},
@@ -99,7 +101,7 @@ char *read_text_file(const cli_args *args, const char *path, size_t *out_len)
     if (file) fclose(file);
     if (text && (len > LONGEST_FILE || memchr(text, 0, len))) {
         cli_error(args->tool, "%s: %s", path,
-                len > LONGEST_FILE ? "longer than 1 GiB" : "this is no text: it has a NUL byte");
+                  len > LONGEST_FILE ? "longer than 1 GiB" : "this is no text: it has a NUL byte");
         free(text);
         text = NULL;
     }

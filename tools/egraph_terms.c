@@ -16,8 +16,8 @@ static const char *skip_string(const char *at)
 
 static const char *skip_word(const char *at) { return at + strcspn(at, " \t\r\n()\";"); }
 
-/* Behind the form that begins here, or at the end of the text where it does not end: what is wrong with it is told by who
- * reads it. */
+/* Behind the form that begins here, or at the end of the text where it does not end: what is wrong with it is told by
+ * who reads it. */
 static const char *skip_form(const char *at)
 {
     size_t depth = 0;

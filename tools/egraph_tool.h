@@ -34,8 +34,8 @@ void terms_split(term_list *list, const char *text);
 void terms_free(term_list *list);
 
 /* egraph_language.c: the conditions that rules may ask. Of classes, each of which has to be one:
- * (number ?x ...), (integer ?x ...), (symbol ?x ...): known to be such a leaf; (zero ?x ...): the number 0; (same ?x ?y ...): one
- * class; (less ?x ?y ...): numbers that ascend. */
+ * (number ?x ...), (integer ?x ...), (symbol ?x ...): known to be such a leaf; (zero ?x ...): the number 0; (same ?x ?y
+ * ...): one class; (less ?x ?y ...): numbers that ascend. */
 hyp_status language_register(hyp_egraph *eg, hyp_diag *diag);
 
 /* What operators cost, 1 where nothing is said. Zero-initialise; costs_sort after the last costs_add. */
@@ -63,7 +63,7 @@ typedef struct egraph_writing {
     const hyp_class_id *roots;
     size_t root_count;
     const char *json, *dot, *svg;
-    const char *around; /* a term: only what is near it; NULL = all */
+    const char *around;       /* a term: only what is near it; NULL = all */
     size_t depth, most_nodes; /* 0: as if not said */
     cost_table *costs;
     int method; /* of extraction, whose choice is drawn bold; -1: none */

@@ -9,7 +9,7 @@ enum { DEPTH = 2 };
 /* What is written of the e-graph. */
 typedef struct view {
     const egraph_writing *w;
-    hyp_egraph_part part;  /* around nothing: all below the roots */
+    hyp_egraph_part part; /* around nothing: all below the roots */
     hyp_class_id around;
     hyp_extraction chosen; /* of all roots; choice NULL: nothing was extracted */
 } view;
@@ -17,8 +17,9 @@ typedef struct view {
 static hyp_status write_json(FILE *file, view *v, hyp_diag *diag)
 {
     const egraph_writing *w = v->w;
-    return v->part.count ? hyp_egraph_write_part_json(w->eg, &v->part, costs_of, w->costs, cli_write_file, file, diag)
-                         : hyp_egraph_write_json(w->eg, w->roots, w->root_count, costs_of, w->costs, cli_write_file, file, diag);
+    return v->part.count
+               ? hyp_egraph_write_part_json(w->eg, &v->part, costs_of, w->costs, cli_write_file, file, diag)
+               : hyp_egraph_write_json(w->eg, w->roots, w->root_count, costs_of, w->costs, cli_write_file, file, diag);
 }
 
 static hyp_status write_dot(FILE *file, view *v, hyp_diag *diag)
@@ -26,11 +27,13 @@ static hyp_status write_dot(FILE *file, view *v, hyp_diag *diag)
     const egraph_writing *w = v->w;
     const hyp_extraction *chosen = v->chosen.choice ? &v->chosen : NULL;
     return v->part.count ? hyp_egraph_write_part_dot(w->eg, &v->part, w->most_nodes, chosen, cli_write_file, file, diag)
-                         : hyp_egraph_write_dot(w->eg, w->roots, w->root_count, w->most_nodes, chosen, cli_write_file, file, diag);
+                         : hyp_egraph_write_dot(w->eg, w->roots, w->root_count, w->most_nodes, chosen, cli_write_file,
+                                                file, diag);
 }
 
 /* Writes into a file, "-" for standard output. */
-static int write_to(const cli_args *args, const char *path, hyp_status (*write)(FILE *file, view *v, hyp_diag *diag), view *v)
+static int write_to(const cli_args *args, const char *path, hyp_status (*write)(FILE *file, view *v, hyp_diag *diag),
+                    view *v)
 {
     FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
     if (!file) {
@@ -55,7 +58,9 @@ static int draw(const cli_args *args, view *v)
         return CLI_FAILED;
     }
     hyp_status status = write_dot(file, v, &diag);
-    int code = status != HYP_OK ? cli_report(args->tool, &diag) : svg_draw(args->tool, file, v->w->svg, "--dot FILE") ? CLI_OK : CLI_FAILED;
+    int code = status != HYP_OK                                      ? cli_report(args->tool, &diag)
+               : svg_draw(args->tool, file, v->w->svg, "--dot FILE") ? CLI_OK
+                                                                     : CLI_FAILED;
     fclose(file);
     return code;
 }
@@ -83,7 +88,8 @@ int egraph_write(const egraph_writing *w, const cli_args *args)
     hyp_extract_options options = {.size = sizeof options, .method = HYP_EXTRACT_DAG};
     if (w->method == HYP_EXTRACT_TREE) options.method = HYP_EXTRACT_TREE; /* the exact search was had for each term */
     if (code == CLI_OK && w->method >= 0 && (w->dot || w->svg) &&
-        hyp_egraph_extract_with(w->eg, w->roots, w->root_count, &options, costs_of, w->costs, &v.chosen, &diag) != HYP_OK)
+        hyp_egraph_extract_with(w->eg, w->roots, w->root_count, &options, costs_of, w->costs, &v.chosen, &diag) !=
+            HYP_OK)
         code = cli_report(args->tool, &diag);
     if (code == CLI_OK && w->json) code = write_to(args, w->json, write_json, &v);
     if (code == CLI_OK && w->dot) code = write_to(args, w->dot, write_dot, &v);

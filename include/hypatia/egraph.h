@@ -9,7 +9,8 @@
  * Thread rule: an e-graph belongs to one thread at a time; two e-graphs never share state. The one
  * exception is hyp_egraph_cancel. Ids and output are the same on every run and machine.
  *
- * Binary interface: not every struct here carries its size (hypatia/types.h), and they may change with every minor release.
+ * Binary interface: not every struct here carries its size (hypatia/types.h), and they may change with every minor
+ * release.
  *
  * Callbacks: in a condition, a function, an analysis' modify, on_rewrite and what hyp_egraph_ematch calls, terms may be
  * added and classes united; all others may read the e-graph that calls them, and what would change it fails with
@@ -117,11 +118,11 @@ HYP_API hyp_symbol hyp_enode_op(const hyp_egraph *eg, hyp_enode_id n);
 HYP_API const hyp_class_id *hyp_enode_children(const hyp_egraph *eg, hyp_enode_id n, size_t *out_count);
 HYP_API hyp_class_id hyp_enode_class(hyp_egraph *eg, hyp_enode_id n); /* canonical */
 /* The canonical class that comes after one, in the order of ids; HYP_NONE: the first one. HYP_NONE after the last. So
- * `for (c = next(eg, HYP_NONE); c != HYP_NONE; c = next(eg, c))` meets every class once; classes that are added meanwhile
- * come last. */
+ * `for (c = next(eg, HYP_NONE); c != HYP_NONE; c = next(eg, c))` meets every class once; classes that are added
+ * meanwhile come last. */
 HYP_API hyp_class_id hyp_egraph_next_class(hyp_egraph *eg, hyp_class_id after);
-/* The e-nodes of a rebuilt e-graph that have a class among their children, each once, in an order that is the same on every
- * run: the first `cap` of them are written to `out`, and *out_count says how many there are. */
+/* The e-nodes of a rebuilt e-graph that have a class among their children, each once, in an order that is the same on
+ * every run: the first `cap` of them are written to `out`, and *out_count says how many there are. */
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_class_users(hyp_egraph *eg, hyp_class_id c, hyp_enode_id *out, size_t cap,
                                                         size_t *out_count, hyp_diag *diag);
 /* The analysis fact of a class; NULL without an analysis. Mutable only inside analysis callbacks. */
@@ -139,16 +140,17 @@ HYP_API HYP_NODISCARD hyp_status hyp_egraph_pop(hyp_egraph *eg, hyp_diag *diag);
 
 /* An e-graph like a rebuilt one: the same ids, facts, declarations and callbacks with the same `user`s, and with
  * options.explain the same proofs; states that were pushed are not copied. out_rulesets[i] (count of them) is like
- * rulesets[i] of eg and has seen the same, so that either goes on as the other would. They are owned by the caller: each
- * e-graph may then be used by another thread, as far as its callbacks may. */
+ * rulesets[i] of eg and has seen the same, so that either goes on as the other would. They are owned by the caller:
+ * each e-graph may then be used by another thread, as far as its callbacks may. */
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_copy(hyp_egraph *eg, hyp_ruleset *const *rulesets, size_t count,
                                                  hyp_egraph **out, hyp_ruleset **out_rulesets, hyp_diag *diag);
 
-/* Rebuilds the e-graph and gives e-nodes new ids, in their order, without gaps where some have died (hyp_egraph_enode_bound
- * less hyp_egraph_node_count of them): who adds and unites for ever calls it now and then, and the e-graph stays as large as
- * what lives. Ids of before are invalid, but those in the two lists are made anew: classes, and e-nodes, which are those
- * that they became equal to if they have died. Entries of HYP_NONE stay. Rulesets go on as if nothing had been done.
- * HYP_ERR_UNSUPPORTED with options.explain; not between a push and its pop. It takes 8 bytes per e-node for a moment. */
+/* Rebuilds the e-graph and gives e-nodes new ids, in their order, without gaps where some have died
+ * (hyp_egraph_enode_bound less hyp_egraph_node_count of them): who adds and unites for ever calls it now and then, and
+ * the e-graph stays as large as what lives. Ids of before are invalid, but those in the two lists are made anew:
+ * classes, and e-nodes, which are those that they became equal to if they have died. Entries of HYP_NONE stay. Rulesets
+ * go on as if nothing had been done. HYP_ERR_UNSUPPORTED with options.explain; not between a push and its pop. It takes
+ * 8 bytes per e-node for a moment. */
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_compact(hyp_egraph *eg, hyp_class_id *classes, size_t class_count,
                                                     hyp_enode_id *nodes, size_t node_count, hyp_diag *diag);
 
@@ -158,16 +160,16 @@ HYP_API void hyp_egraph_cancel(hyp_egraph *eg);
 
 /* ---- declared operators --------------------------------------------------------------------------- */
 
-/* Nothing need be declared. Where something is, terms and rules are held to it, and a name or a number of children that was
- * not meant is an error, which says what was declared or which name is near:
+/* Nothing need be declared. Where something is, terms and rules are held to it, and a name or a number of children that
+ * was not meant is an error, which says what was declared or which name is near:
  *
- *   (operators SORT (NAME ARG...)...)   NAME over children of the sorts ARG is of sort SORT; the last ARG may be written
- *                                       ARG..., for any number. A name may stand there several times, with other ARGs
- *   (literals SORT KIND...)             leaves that are not declared: int, float, name (any other). Without it there are none
+ *   (operators SORT (NAME ARG...)...)   NAME over children of the sorts ARG is of sort SORT; the last ARG may be
+ * written ARG..., for any number. A name may stand there several times, with other ARGs (literals SORT KIND...) leaves
+ * that are not declared: int, float, name (any other). Without it there are none
  *
- * Two classes of different sorts cannot be united. A sort is one when it is named. The forms may also stand in a text of
- * rules, before them. HYP_ERR_MALFORMED where terms or rules are there before the
- * first of them, and where a name is of another sort already. */
+ * Two classes of different sorts cannot be united. A sort is one when it is named. The forms may also stand in a text
+ * of rules, before them. HYP_ERR_MALFORMED where terms or rules are there before the first of them, and where a name is
+ * of another sort already. */
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_declare(hyp_egraph *eg, const char *file, const char *text, size_t len,
                                                     hyp_diag *diag);
 /* The sort of a class; NULL where nothing is declared, or for no class. */
@@ -234,13 +236,13 @@ typedef struct hyp_rule_source {
     const char *doc;       /* NULL = none */
     /* Called for each match with the class of the (first) root in args[0], and behind it what the other variables stand
      * for, in order of first sight, the children of a ?xs... one after the other. It may add terms and unite classes by
-     * itself. What it gives is united with the root: args[0] for nothing more, HYP_NONE to be asked again when the e-graph
-     * has changed. In proofs its answer is one of a function. */
+     * itself. What it gives is united with the root: args[0] for nothing more, HYP_NONE to be asked again when the
+     * e-graph has changed. In proofs its answer is one of a function. */
     hyp_function_fn apply;
     void *user;
 } hyp_rule_source;
-/* Adds a rule to a ruleset, which may be one of no text, (text NULL and len 0). It is searched, scheduled and counted like
- * any other, each match once. After a failure the ruleset is as before. Not inside a callback. */
+/* Adds a rule to a ruleset, which may be one of no text, (text NULL and len 0). It is searched, scheduled and counted
+ * like any other, each match once. After a failure the ruleset is as before. Not inside a callback. */
 HYP_API HYP_NODISCARD hyp_status hyp_ruleset_add(hyp_ruleset *rules, const hyp_rule_source *source, hyp_diag *diag);
 
 /* One rule of a ruleset. The texts are borrowed from the ruleset. */
@@ -336,11 +338,12 @@ HYP_API const char *hyp_stop_name(hyp_stop stop); /* "saturated", "node limit", 
 
 /* What a scheduler of the caller's is asked. */
 typedef enum hyp_turn_kind {
-    HYP_TURN_BEGIN, /* a rule's turn comes: the answer is the most matches, old and new, that the e-graph may have for it to be
-                       applied; 0: it is left out of this iteration; SIZE_MAX: it is applied however many there are */
+    HYP_TURN_BEGIN, /* a rule's turn comes: the answer is the most matches, old and new, that the e-graph may have for
+                       it to be applied; 0: it is left out of this iteration; SIZE_MAX: it is applied however many there
+                       are */
     HYP_TURN_OVER,  /* it has more than that, and is left out; the answer means nothing */
-    HYP_TURN_IDLE   /* an iteration changed nothing, and rules were left out of it: 0 ends the run as saturated, any other
-                       answer begins the next iteration. `rule` is HYP_NONE */
+    HYP_TURN_IDLE /* an iteration changed nothing, and rules were left out of it: 0 ends the run as saturated, any other
+                     answer begins the next iteration. `rule` is HYP_NONE */
 } hyp_turn_kind;
 typedef struct hyp_rule_turn {
     hyp_turn_kind kind;
@@ -391,10 +394,10 @@ typedef struct hyp_run_options {
      * part that runs; it may read the e-graph, but not change it. NULL = nobody is told. */
     void (*on_iteration)(const hyp_iteration_report *iteration, size_t count, void *user);
     void *on_iteration_user;
-    /* Called before each iteration, the first one too (of a schedule, of the part that runs), with how many were before. The
-     * e-graph is rebuilt; it may be added to, united, rebuilt, extracted from and explained, and is rebuilt again
-     * afterwards. Backoff and what rules have seen go on as if it were not there. A status other than HYP_OK ends the run;
-     * hyp_egraph_cancel ends it with HYP_STOP_CANCELLED. NULL = nothing. */
+    /* Called before each iteration, the first one too (of a schedule, of the part that runs), with how many were
+     * before. The e-graph is rebuilt; it may be added to, united, rebuilt, extracted from and explained, and is rebuilt
+     * again afterwards. Backoff and what rules have seen go on as if it were not there. A status other than HYP_OK ends
+     * the run; hyp_egraph_cancel ends it with HYP_STOP_CANCELLED. NULL = nothing. */
     hyp_status (*hook)(hyp_egraph *eg, size_t iteration, void *user, hyp_diag *diag);
     void *hook_user;
     /* HYP_SCHEDULER_CALLBACK only: see hyp_turn_kind. It may read the e-graph, but not change it. */
@@ -602,15 +605,18 @@ HYP_API HYP_NODISCARD hyp_status hyp_shared_proof_check(const hyp_shared_proof *
 
 /* ---- extraction --------------------------------------------------------------------------------- */
 
-/* Cost of one e-node without its children, of an e-graph that it may read but not change: >= 0; infinity = never choose it.
- * For HYP_EXTRACT_EXACT it may be negative, too: a reward for whoever needs the class. With the other methods, where a class
- * counts as often as it is used, a least tree need not exist then, and a negative cost is refused, like NaN. */
+/* Cost of one e-node without its children, of an e-graph that it may read but not change: >= 0; infinity = never choose
+ * it. For HYP_EXTRACT_EXACT it may be negative, too: a reward for whoever needs the class. With the other methods,
+ * where a class counts as often as it is used, a least tree need not exist then, and a negative cost is refused, like
+ * NaN. */
 typedef double (*hyp_node_cost_fn)(hyp_egraph *eg, hyp_enode_id node, void *user);
 
-/* Cost of a term, from the e-node at its root and the costs of its children's terms (count of them): the depth of a term, say,
- * the time until it is there, or the largest register that it needs. It must be monotone: at least the cost of each child,
- * and not less when a child costs more; infinity = never choose it. May read the e-graph, but not change it. */
-typedef double (*hyp_term_cost_fn)(hyp_egraph *eg, hyp_enode_id node, const double *kid_costs, size_t count, void *user);
+/* Cost of a term, from the e-node at its root and the costs of its children's terms (count of them): the depth of a
+ * term, say, the time until it is there, or the largest register that it needs. It must be monotone: at least the cost
+ * of each child, and not less when a child costs more; infinity = never choose it. May read the e-graph, but not change
+ * it. */
+typedef double (*hyp_term_cost_fn)(hyp_egraph *eg, hyp_enode_id node, const double *kid_costs, size_t count,
+                                   void *user);
 
 typedef enum hyp_extract_method {
     HYP_EXTRACT_TREE, /* least sum over the tree, every use of a shared class counted: a priority queue (Knuth 1977) */
@@ -652,14 +658,15 @@ HYP_API HYP_NODISCARD hyp_status hyp_egraph_extract(hyp_egraph *eg, const hyp_cl
 /* For each class the term of least cost, by Knuth's algorithm: each e-node is asked about at most once, when the least
  * costs of its children are known. tree_cost is the sum over the roots, dag_cost NaN: such a cost knows no sharing.
  * HYP_ERR_INVALID_ARGUMENT where a cost is NaN or less than that of a child. */
-HYP_API HYP_NODISCARD hyp_status hyp_egraph_extract_by_term(hyp_egraph *eg, const hyp_class_id *roots, size_t root_count,
-                                                            hyp_term_cost_fn cost, void *user, hyp_extraction *out,
-                                                            hyp_diag *diag);
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_extract_by_term(hyp_egraph *eg, const hyp_class_id *roots,
+                                                            size_t root_count, hyp_term_cost_fn cost, void *user,
+                                                            hyp_extraction *out, hyp_diag *diag);
 HYP_API void hyp_extraction_dispose(hyp_extraction *ex);
-/* The chosen term of a class as text in a malloc'ed string, which the caller frees with free(). HYP_ERR_INVALID_ARGUMENT
- * where nothing was chosen, or what was is no term any more since the e-graph has changed; where it still is one, it is
- * given. HYP_ERR_LIMIT when the text is longer than 256 MB: shared subterms are written out, so it may be exponentially
- * longer than what was chosen. Reads back with hyp_egraph_add_text: a symbol that would end early is quoted. */
+/* The chosen term of a class as text in a malloc'ed string, which the caller frees with free().
+ * HYP_ERR_INVALID_ARGUMENT where nothing was chosen, or what was is no term any more since the e-graph has changed;
+ * where it still is one, it is given. HYP_ERR_LIMIT when the text is longer than 256 MB: shared subterms are written
+ * out, so it may be exponentially longer than what was chosen. Reads back with hyp_egraph_add_text: a symbol that would
+ * end early is quoted. */
 HYP_API HYP_NODISCARD hyp_status hyp_extraction_term(hyp_egraph *eg, const hyp_extraction *ex, hyp_class_id root,
                                                      char **out, hyp_diag *diag);
 /* The same, NULL for every failure. */
@@ -700,8 +707,8 @@ HYP_API const char *hyp_serialized_class_name(const hyp_serialized *s, uint32_t 
 HYP_API const char *hyp_serialized_class_type(const hyp_serialized *s, uint32_t c); /* NULL without class_data */
 
 /* hyp_egraph_extract_with on a file's nodes, costs and roots; choice is by class and names nodes of the file.
- * A subsumed node is not chosen. HYP_ERR_UNSUPPORTED for a negative cost (but with HYP_EXTRACT_EXACT), and where there are no
- * roots. */
+ * A subsumed node is not chosen. HYP_ERR_UNSUPPORTED for a negative cost (but with HYP_EXTRACT_EXACT), and where there
+ * are no roots. */
 HYP_API HYP_NODISCARD hyp_status hyp_serialized_extract(const hyp_serialized *s, const hyp_extract_options *options,
                                                         hyp_extraction *out, hyp_diag *diag);
 /* Adds what a file has to an e-graph and rebuilds it; nodes without a finite term below them are left out.

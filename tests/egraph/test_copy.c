@@ -59,7 +59,9 @@ static hyp_egraph *begin(bool explain, bool analysed, hyp_ruleset **out)
     must(hyp_egraph_register_condition(eg, "deep", 1, deep, NULL, &diag));
     *out = rules_of(eg, MATH_RULES MORE_RULES);
     must(hyp_ruleset_add(
-        *out, &(hyp_rule_source){.size = sizeof(hyp_rule_source), .name = "in c (a)", .left = "(d ?x ?y)", .apply = wrap}, &diag));
+        *out,
+        &(hyp_rule_source){.size = sizeof(hyp_rule_source), .name = "in c (a)", .left = "(d ?x ?y)", .apply = wrap},
+        &diag));
     add_math_terms(eg);
     term(eg, "(l a b c d)");
     return eg;
@@ -363,10 +365,10 @@ static void memory_may_be_out(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copies_go_on_alike),         cmocka_unit_test(copies_prove_what_they_were_told),
-        cmocka_unit_test(declarations_are_copied),    cmocka_unit_test(compact_graphs_go_on_alike),
-        cmocka_unit_test(long_runs_stay_small),       cmocka_unit_test(compact_says_when_it_cannot),
-        cmocka_unit_test(memory_may_be_out),          cmocka_unit_test(names_that_died_are_given_up),
+        cmocka_unit_test(copies_go_on_alike),      cmocka_unit_test(copies_prove_what_they_were_told),
+        cmocka_unit_test(declarations_are_copied), cmocka_unit_test(compact_graphs_go_on_alike),
+        cmocka_unit_test(long_runs_stay_small),    cmocka_unit_test(compact_says_when_it_cannot),
+        cmocka_unit_test(memory_may_be_out),       cmocka_unit_test(names_that_died_are_given_up),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

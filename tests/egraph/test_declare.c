@@ -2,9 +2,10 @@
 #include "base/diag.h"
 #include "support.h"
 
-#define MATH "(operators Math (+ Math Math) (- Math Math) (- Math) (sin Math) (sum Math...) (if Bool Math Math) (x) y)\n"            \
-             "(operators Bool (< Math Math) (not Bool) (all Bool Bool...))\n"                                                    \
-             "(literals Math int float) (literals Bool name)\n"
+#define MATH                                                                                                           \
+    "(operators Math (+ Math Math) (- Math Math) (- Math) (sin Math) (sum Math...) (if Bool Math Math) (x) y)\n"       \
+    "(operators Bool (< Math Math) (not Bool) (all Bool Bool...))\n"                                                   \
+    "(literals Math int float) (literals Bool name)\n"
 
 static hyp_egraph *declared(const char *text)
 {
@@ -27,8 +28,11 @@ static void terms_are_held_to_it(void **state)
 {
     (void)state;
     hyp_egraph *eg = declared(MATH);
-    static const char *const right[] = {"(+ 1 2.5)", "(- 3)",          "(- (- x) y)", "(sum)",  "(sum 1)", "(sum 1 x 2 y -1e3)",
-                                        "(all true)", "(if (< x 1) 2 (sin 3))", "(not maybe)", "(all a b c)"};
+    static const char *const right[] = {"(+ 1 2.5)",   "(- 3)",
+                                        "(- (- x) y)", "(sum)",
+                                        "(sum 1)",     "(sum 1 x 2 y -1e3)",
+                                        "(all true)",  "(if (< x 1) 2 (sin 3))",
+                                        "(not maybe)", "(all a b c)"};
     for (size_t i = 0; i < sizeof right / sizeof *right; i++) term(eg, right[i]);
     assert_string_equal(hyp_egraph_sort(eg, term(eg, "(sin 3)")), "Math");
     assert_string_equal(hyp_egraph_sort(eg, term(eg, "(< 1 2)")), "Bool");
@@ -63,7 +67,8 @@ static void wrong_rules(hyp_egraph *eg, const char *text, const char *wanted)
 {
     hyp_ruleset *rules;
     hyp_diag said = {0};
-    if (hyp_ruleset_parse(eg, "math", text, strlen(text), &rules, &said) != HYP_ERR_MALFORMED) fail_msg("read: %s", text);
+    if (hyp_ruleset_parse(eg, "math", text, strlen(text), &rules, &said) != HYP_ERR_MALFORMED)
+        fail_msg("read: %s", text);
     if (!strstr(said.message, wanted)) fail_msg("%s: %s", text, said.message);
 }
 
@@ -105,8 +110,10 @@ static void rules_are_held_to_it(void **state)
     wrong_rules(eg, "(rule r (if ?x ?x ?y) => ?y)", "stands where");
     wrong_rules(eg, "(rule r (- ?x) => ?x :if (ask (+ ?x)))", "'+' takes");
     wrong_rules(eg, "(rule r (+ ?x true) => ?x)", "not (? Bool)");
-    wrong_rules(eg, "(rule r (multi (?a = (sin ?x)) (?b = (< ?x ?y))) => (union ?a ?b))", "Math and its right side a Bool");
-    hyp_ruleset_destroy(rules_of(eg, "(operators E (g E) (e)) (rule more (g e) => e)")); /* more may be declared at any time */
+    wrong_rules(eg, "(rule r (multi (?a = (sin ?x)) (?b = (< ?x ?y))) => (union ?a ?b))",
+                "Math and its right side a Bool");
+    hyp_ruleset_destroy(
+        rules_of(eg, "(operators E (g E) (e)) (rule more (g e) => e)")); /* more may be declared at any time */
     hyp_pattern *pattern;
     must(hyp_pattern_parse(eg, "(< ?x (sin ?y))", &pattern, &diag)); /* of any sort */
     hyp_pattern_destroy(pattern);
@@ -181,7 +188,8 @@ static void declarations_are_looked_at(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         hyp_egraph *eg = new_graph(false, NULL);
         hyp_diag said = {0};
-        assert_int_equal(hyp_egraph_declare(eg, "math", wrong[i].text, strlen(wrong[i].text), &said), HYP_ERR_MALFORMED);
+        assert_int_equal(hyp_egraph_declare(eg, "math", wrong[i].text, strlen(wrong[i].text), &said),
+                         HYP_ERR_MALFORMED);
         if (!strstr(said.message, wrong[i].wanted)) fail_msg("%s: %s", wrong[i].text, said.message);
         hyp_egraph_destroy(eg);
     }
@@ -203,8 +211,10 @@ static void declarations_are_looked_at(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(terms_are_held_to_it),     cmocka_unit_test(rules_are_held_to_it),
-        cmocka_unit_test(functions_are_held_to_it), cmocka_unit_test(declarations_are_looked_at),
+        cmocka_unit_test(terms_are_held_to_it),
+        cmocka_unit_test(rules_are_held_to_it),
+        cmocka_unit_test(functions_are_held_to_it),
+        cmocka_unit_test(declarations_are_looked_at),
         cmocka_unit_test(what_no_rule_can_know_is_looked_at),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

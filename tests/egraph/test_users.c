@@ -84,7 +84,8 @@ static size_t take_turn(hyp_egraph *eg, const hyp_rule_turn *turn, void *user)
     if (turn->kind == HYP_TURN_IDLE) {
         size_t least = SIZE_MAX;
         for (size_t i = 0; i < b->rules; i++)
-            if (b->until[i] > turn->iteration && b->until[i] - turn->iteration < least) least = b->until[i] - turn->iteration;
+            if (b->until[i] > turn->iteration && b->until[i] - turn->iteration < least)
+                least = b->until[i] - turn->iteration;
         for (size_t i = 0; i < b->rules; i++)
             if (b->until[i] > turn->iteration) b->until[i] -= least;
         return 1;
@@ -143,7 +144,8 @@ static void schedulers_end_idle_runs(void **state)
     (void)state;
     hyp_run_report report;
     size_t idle = 3;
-    hyp_run_options options = {.size = sizeof options, .scheduler = HYP_SCHEDULER_CALLBACK, .turn = never, .turn_user = &idle};
+    hyp_run_options options = {
+        .size = sizeof options, .scheduler = HYP_SCHEDULER_CALLBACK, .turn = never, .turn_user = &idle};
     hyp_egraph *eg = new_graph(false, NULL);
     hyp_ruleset *rules = rules_of(eg, ASSOC_RULES);
     term(eg, "(+ 1 2)");
@@ -345,7 +347,9 @@ static void functions_meet_each_match_once(void **state)
         hyp_ruleset *rules = rules_of(eg, in_c ? assoc : ASSOC_RULES);
         if (in_c)
             must(hyp_ruleset_add(
-                rules, &(hyp_rule_source){.size = sizeof(hyp_rule_source), .name = "comm-add", .left = "(+ ?a ?b)", .apply = swap},
+                rules,
+                &(hyp_rule_source){
+                    .size = sizeof(hyp_rule_source), .name = "comm-add", .left = "(+ ?a ?b)", .apply = swap},
                 &diag));
         term(eg, text);
         seen_calls = 0;
@@ -381,19 +385,25 @@ static void rules_in_c_are_looked_at(void **state)
     hyp_diag said = {0};
     static const struct {
         const char *name, *left, *condition, *wanted;
-    } wrong[] = {{"one", "(f ?x)", NULL, "already"},     {"a", "?x", NULL, "variable alone"},
-                 {"a", "(f ?x", NULL, "never closed"},   {"a", "(f ?x) (g)", NULL, "one form"},
-                 {"a", "(f ?x)", "(no ?x)", "unknown"},  {"a", "(collect (?x) (?y = (f ?x)))", NULL, "collects"},
-                 {"", "(f ?x)", NULL, "name"},           {"\xff", "(f ?x)", NULL, "UTF-8"}};
+    } wrong[] = {{"one", "(f ?x)", NULL, "already"},    {"a", "?x", NULL, "variable alone"},
+                 {"a", "(f ?x", NULL, "never closed"},  {"a", "(f ?x) (g)", NULL, "one form"},
+                 {"a", "(f ?x)", "(no ?x)", "unknown"}, {"a", "(collect (?x) (?y = (f ?x)))", NULL, "collects"},
+                 {"", "(f ?x)", NULL, "name"},          {"\xff", "(f ?x)", NULL, "UTF-8"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        hyp_rule_source source = {.size = sizeof source, .name = wrong[i].name, .left = wrong[i].left,
-                                  .condition = wrong[i].condition, .apply = count_args};
+        hyp_rule_source source = {.size = sizeof source,
+                                  .name = wrong[i].name,
+                                  .left = wrong[i].left,
+                                  .condition = wrong[i].condition,
+                                  .apply = count_args};
         assert_int_not_equal(hyp_ruleset_add(rules, &source, &said), HYP_OK);
         if (!strstr(said.message, wrong[i].wanted)) fail_msg("%s", said.message);
         assert_int_equal(hyp_ruleset_count(rules), 1);
     }
-    hyp_rule_source source = {.size = sizeof source, .name = "a", .left = "(multi (?r = (f ?x)) (?s = (g ?x ?ys...)))",
-                              .doc = "two roots", .apply = count_args};
+    hyp_rule_source source = {.size = sizeof source,
+                              .name = "a",
+                              .left = "(multi (?r = (f ?x)) (?s = (g ?x ?ys...)))",
+                              .doc = "two roots",
+                              .apply = count_args};
     must(hyp_ruleset_add(rules, &source, &diag)); /* the name is free still */
     source.name = "b";
     must(hyp_ruleset_add(rules, &source, &diag));
@@ -499,10 +509,12 @@ static void costs_of_terms_only_grow(void **state)
     hyp_diag said = {0};
     must(hyp_egraph_rebuild(eg, &diag));
     for (double factor = -1; factor < 1; factor += 0.5)
-        assert_int_equal(hyp_egraph_extract_by_term(eg, &root, 1, shrinking, &factor, &ex, &said), HYP_ERR_INVALID_ARGUMENT);
+        assert_int_equal(hyp_egraph_extract_by_term(eg, &root, 1, shrinking, &factor, &ex, &said),
+                         HYP_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(said.message, "children"));
     double factor = NAN;
-    assert_int_equal(hyp_egraph_extract_by_term(eg, &root, 1, shrinking, &factor, &ex, &said), HYP_ERR_INVALID_ARGUMENT);
+    assert_int_equal(hyp_egraph_extract_by_term(eg, &root, 1, shrinking, &factor, &ex, &said),
+                     HYP_ERR_INVALID_ARGUMENT);
     factor = 2;
     must(hyp_egraph_extract_by_term(eg, &root, 1, shrinking, &factor, &ex, &diag));
     assert_true(ex.tree_cost == 16);

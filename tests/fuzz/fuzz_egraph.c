@@ -1,18 +1,13 @@
 /* fuzz_egraph.c - calls of the e-graph's interface in any order, with arguments that may be none, callbacks that make calls
  * of their own, and allocations that fail. Bytes say what is called; where they end the case ends. After each call the
- * e-graph must be sound. The same bytes make the same calls.
- *
- *   fuzz_egraph [--first N] [--count N] [--seconds S] [FILE...]    cases of bytes drawn from numbers, or of files
- *
- * With HYP_LIBFUZZER it is the target of libFuzzer.
- */
+ * e-graph must be sound. The same bytes make the same calls. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/mem.h"
+#include "fuzz/fuzz_egraph.h"
 #include "hypatia/egraph.h"
 
 enum { MOST_NODES = 300, SETS = 3, PATTERNS = 2, EXTRACTIONS = 2, DEEPEST = 3, MOST_CALLS = 400 };
@@ -25,12 +20,12 @@ typedef struct world {
     hyp_extraction extractions[EXTRACTIONS];
     unsigned depth; /* of callbacks */
     size_t calls;
-    bool fails;   /* callbacks fail at times: then facts may lack something */
+    bool fails; /* callbacks fail at times: then facts may lack something */
     size_t pushes;
 } world;
 
-static uint64_t told_calls, told_inside, told_refused; /* for the summary */
-static world *now; /* the case under way */
+fuzz_told told;
+static world *now;                                     /* the case under way */
 
 static uint8_t byte(void) { return now->at < now->end ? *now->at++ : 0; }
 static size_t below(size_t n) { return byte() % n; }
@@ -46,7 +41,7 @@ static hyp_class_id any_id(void)
 
 static void note(hyp_status status)
 {
-    if (status == HYP_ERR_INVALID_ARGUMENT) told_refused++;
+    if (status == HYP_ERR_INVALID_ARGUMENT) told.refused++;
     if (status != HYP_ERR_INTERNAL) return;
     fprintf(stderr, "an internal error\n");
     abort();
@@ -62,7 +57,7 @@ static hyp_status misbehave(hyp_diag *diag)
     if (now->depth >= DEEPEST || over()) return HYP_OK;
     now->depth++;
     for (size_t n = below(3); n > 0 && !over(); n--) {
-        told_inside++;
+        told.inside++;
         call_something();
     }
     now->depth--;
@@ -198,8 +193,9 @@ static void write_text(const char *text, size_t len, void *user)
 
 /* ---- calls ------------------------------------------------------------------------------------------ */
 
-static const char *const texts[] = {"a", "b", "(f a)", "(f (f b))", "(g a b)", "(+ a (+ b 0))", "(h a b c)", "(l a b c d)",
-                                    "(g (f a) (f b))", "(l)", "(", ")", "(() a)", "\"x y\"", "(f \"\" (g))", "1 2"};
+static const char *const texts[] = {
+    "a",   "b", "(f a)", "(f (f b))", "(g a b)", "(+ a (+ b 0))", "(h a b c)", "(l a b c d)", "(g (f a) (f b))",
+    "(l)", "(", ")",     "(() a)",    "\"x y\"", "(f \"\" (g))",  "1 2"};
 enum { TEXTS = sizeof texts / sizeof *texts };
 
 static const char *const rules[] = {
@@ -307,8 +303,10 @@ static void change_rules(void)
 
 static void search(void)
 {
-    static const char *const patterns[] = {"(f ?x)", "(+ ?x (+ ?y ?z))", "(l ?a ?xs...)", "(multi (?a = (f ?x)) (?b = (g ?x ?y)))",
-                                           "(f a)", "?x", "(is ?x)", "(f"};
+    static const char *const patterns[] = {"(f ?x)",        "(+ ?x (+ ?y ?z))",
+                                           "(l ?a ?xs...)", "(multi (?a = (f ?x)) (?b = (g ?x ?y)))",
+                                           "(f a)",         "?x",
+                                           "(is ?x)",       "(f"};
     size_t which = below(PATTERNS);
     if (byte() & 1) {
         hyp_pattern *made = NULL, *before = now->patterns[which];
@@ -331,8 +329,8 @@ static void extract(void)
     hyp_class_id roots[2] = {any_id(), any_id()};
     hyp_extraction ex;
     size_t which = below(EXTRACTIONS);
-    hyp_extract_options options = {.size = below(32) ? sizeof options : below(8), .method = (hyp_extract_method)below(4),
-                                   .budget_work = 20000};
+    hyp_extract_options options = {
+        .size = below(32) ? sizeof options : below(8), .method = (hyp_extract_method)below(4), .budget_work = 20000};
     if (byte() & 1) options.stop = stop;
     note(hyp_egraph_extract_with(now->eg, roots, below(3), &options, cost, NULL, &ex, NULL));
     hyp_extraction_dispose(&now->extractions[which]);
@@ -351,17 +349,20 @@ static void extract_by_term(void)
 
 static void add_rule(void)
 {
-    static const char *const lefts[] = {"(f ?x)", "(g ?x ?y)", "(l ?xs...)", "(multi (?a = (f ?x)) (?b = (g ?x ?y)))", "?x", "(f"};
+    static const char *const lefts[] = {"(f ?x)", "(g ?x ?y)", "(l ?xs...)", "(multi (?a = (f ?x)) (?b = (g ?x ?y)))",
+                                        "?x",     "(f"};
     static const char *const names[] = {"one", "two words", "comm", ""};
-    hyp_rule_source source = {.size = sizeof source, .name = names[below(4)], .left = lefts[below(6)], .apply = function};
+    hyp_rule_source source = {
+        .size = sizeof source, .name = names[below(4)], .left = lefts[below(6)], .apply = function};
     if (below(3) == 0) source.condition = "(is ?x)";
     note(hyp_ruleset_add(now->sets[below(SETS)], &source, NULL));
 }
 
 static void declare(void)
 {
-    static const char *const forms[] = {"(operators E (f E) (g E E) (+ E E) (l E...) (h E E E) a b) (literals E int float name)",
-                                        "(operators B (not B)) (literals E name)", "(operators", "(operators E (f B))"};
+    static const char *const forms[] = {
+        "(operators E (f E) (g E E) (+ E E) (l E...) (h E E E) a b) (literals E int float name)",
+        "(operators B (not B)) (literals E name)", "(operators", "(operators E (f B))"};
     const char *text = forms[below(4)];
     note(hyp_egraph_declare(now->eg, "forms", text, strlen(text), NULL));
     hyp_egraph_sort(now->eg, any_id());
@@ -396,7 +397,8 @@ static void copy(void)
     hyp_diag diag = {0};
     const uint8_t *end = now->end;
     now->end = now->at; /* its callbacks do nothing */
-    if (known && hyp_egraph_run(made, sets[below(SETS)], &options, &report, &diag) == HYP_OK) hyp_run_report_dispose(&report);
+    if (known && hyp_egraph_run(made, sets[below(SETS)], &options, &report, &diag) == HYP_OK)
+        hyp_run_report_dispose(&report);
     if (hyp_egraph_rebuild(made, &diag) == HYP_OK && hyp_egraph_check(made, &diag) == HYP_ERR_INTERNAL &&
         !(now->fails && strstr(diag.message, "does not know"))) {
         fprintf(stderr, "copy: %s\n", diag.message);
@@ -474,8 +476,14 @@ static void push_or_pop(void)
 
 static void unite(void) { note(hyp_egraph_union(now->eg, any_id(), any_id(), below(4) ? NULL : "said", NULL, NULL)); }
 static void rebuild(void) { note(hyp_egraph_rebuild(now->eg, NULL)); }
-static void cancel(void) { if (below(8) == 0) hyp_egraph_cancel(now->eg); }
-static void destroy_inside(void) { if (now->depth) hyp_egraph_destroy(now->eg); }
+static void cancel(void)
+{
+    if (below(8) == 0) hyp_egraph_cancel(now->eg);
+}
+static void destroy_inside(void)
+{
+    if (now->depth) hyp_egraph_destroy(now->eg);
+}
 
 static void fail_next(void)
 {
@@ -484,12 +492,13 @@ static void fail_next(void)
 
 static void call_something(void)
 {
-    static void (*const all[])(void) = {add,     add,         add_text,    unite,   rebuild,        run,
-                                        run,     search,      near_misses, extract, use_extraction, explain,
-                                        explain, push_or_pop, unite,       cancel,  destroy_inside, read_something,
-                                        add,     change_rules, extract_by_term, add_rule, declare, walk, compact, copy};
+    static void (*const all[])(void) = {
+        add,      add,         add_text,       unite,          rebuild, run,          run,
+        search,   near_misses, extract,        use_extraction, explain, explain,      push_or_pop,
+        unite,    cancel,      destroy_inside, read_something, add,     change_rules, extract_by_term,
+        add_rule, declare,     walk,           compact,        copy};
     now->calls++;
-    told_calls++;
+    told.calls++;
     all[below(sizeof all / sizeof *all)]();
 }
 
@@ -502,8 +511,8 @@ static void make_world(world *w)
     if (kind & 8) analysis.modify = NULL;
     if (kind & 16) analysis.agree = NULL;
     w->fails = (kind & 96) == 96;
-    hyp_egraph_options options = {.size = sizeof options, .analysis = kind & 1 ? &analysis : NULL, .explain = kind & 2,
-                                  .explain_all = kind & 4};
+    hyp_egraph_options options = {
+        .size = sizeof options, .analysis = kind & 1 ? &analysis : NULL, .explain = kind & 2, .explain_all = kind & 4};
     if (hyp_egraph_create(&options, &w->eg, NULL) != HYP_OK ||
         hyp_egraph_register_condition(w->eg, "is", -1, condition, NULL, NULL) != HYP_OK ||
         hyp_egraph_register_function(w->eg, "fn", -1, function, NULL, NULL) != HYP_OK)
@@ -531,7 +540,6 @@ static void check(world *w)
     abort();
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     world w = {.at = data, .end = data + len};
@@ -550,56 +558,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     hyp_egraph_destroy(w.eg);
     return 0;
 }
-
-#ifndef HYP_LIBFUZZER
-static void run_number(uint64_t number)
-{
-    enum { LONGEST = 4096 };
-    uint8_t bytes[LONGEST];
-    uint64_t state = number * UINT64_C(0x9E3779B97F4A7C15) + 1;
-    size_t len = 64 + number % (LONGEST - 64);
-    for (size_t i = 0; i < len; i++) {
-        state ^= state >> 12, state ^= state << 25, state ^= state >> 27;
-        bytes[i] = (uint8_t)((state * UINT64_C(0x2545F4914F6CDD1D)) >> 56);
-    }
-    fprintf(stderr, "\r%llu", (unsigned long long)number); /* the last one that stands there is the one that fell */
-    LLVMFuzzerTestOneInput(bytes, len);
-}
-
-static int run_file(const char *path)
-{
-    static uint8_t bytes[1 << 16];
-    FILE *file = fopen(path, "rb");
-    if (!file) return fprintf(stderr, "fuzz_egraph: cannot read %s\n", path), 1;
-    size_t len = fread(bytes, 1, sizeof bytes, file);
-    fclose(file);
-    LLVMFuzzerTestOneInput(bytes, len);
-    return 0;
-}
-
-static double seconds(void) { return (double)clock() / CLOCKS_PER_SEC; }
-
-int main(int argc, char **argv)
-{
-    uint64_t first = 0, count = 0, done = 0;
-    double most = 0;
-    int i = 1;
-    for (; i + 1 < argc && strncmp(argv[i], "--", 2) == 0; i += 2) {
-        if (strcmp(argv[i], "--first") == 0)
-            first = strtoull(argv[i + 1], NULL, 10);
-        else if (strcmp(argv[i], "--count") == 0)
-            count = strtoull(argv[i + 1], NULL, 10);
-        else if (strcmp(argv[i], "--seconds") == 0)
-            most = atof(argv[i + 1]);
-        else
-            return fprintf(stderr, "fuzz_egraph: what is %s?\n", argv[i]), 2;
-    }
-    for (int file = i; file < argc; file++)
-        if (run_file(argv[file])) return 2;
-    for (; done < count || seconds() < most; done++) run_number(first + done);
-    fprintf(stderr, "\r");
-    printf("%llu cases of numbers, %llu calls, of which %llu inside callbacks; %llu were refused\n", (unsigned long long)done,
-           (unsigned long long)told_calls, (unsigned long long)told_inside, (unsigned long long)told_refused);
-    return count && (told_inside == 0 || told_refused == 0);
-}
-#endif

@@ -5,9 +5,9 @@
 
 #include "base/sexpr.h"
 #include "base/sized.h"
-#include "egraph/core/state.h"
 #include "egraph/core/record.h"
 #include "egraph/core/sorts.h"
+#include "egraph/core/state.h"
 
 /* ---- life --------------------------------------------------------------------------------------- */
 

@@ -6,7 +6,8 @@ hyp_status hyp_sorts_begin(hyp_egraph *eg, hyp_diag *diag)
 {
     if (eg->sorts) return HYP_OK;
     if (eg->ops.len)
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "operators are declared before the first term and the first rule");
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                        "operators are declared before the first term and the first rule");
     eg->sorts = hyp_calloc(1, sizeof *eg->sorts);
     if (!eg->sorts) return hyp_fail_memory(diag, sizeof *eg->sorts);
     for (int i = 0; i < HYP_LITERALS; i++) eg->sorts->literal[i] = HYP_NONE;
@@ -23,10 +24,13 @@ void hyp_sorts_destroy(hyp_sorts *s)
     hyp_free(s);
 }
 
-static const char *sort_name(const hyp_sorts *s, uint32_t sort) { return sort == HYP_NONE ? "?" : s->names.names.data[sort]; }
+static const char *sort_name(const hyp_sorts *s, uint32_t sort)
+{
+    return sort == HYP_NONE ? "?" : s->names.names.data[sort];
+}
 
-hyp_status hyp_sorts_add(hyp_egraph *eg, hyp_symbol symbol, const uint32_t *args, uint32_t count, bool any, uint32_t result,
-                         hyp_diag *diag)
+hyp_status hyp_sorts_add(hyp_egraph *eg, hyp_symbol symbol, const uint32_t *args, uint32_t count, bool any,
+                         uint32_t result, hyp_diag *diag)
 {
     hyp_sorts *s = eg->sorts;
     uint32_t before = hyp_declared_first(s, symbol);
@@ -35,7 +39,8 @@ hyp_status hyp_sorts_add(hyp_egraph *eg, hyp_symbol symbol, const uint32_t *args
                         eg->symbols.names.data[symbol], sort_name(s, s->all.data[before].result));
     for (uint32_t way = before; way != HYP_NONE; way = s->all.data[way].next) {
         const hyp_declared *d = &s->all.data[way];
-        if (d->count == count && d->any == any && (!count || memcmp(s->args.data + d->first, args, count * sizeof *args) == 0))
+        if (d->count == count && d->any == any &&
+            (!count || memcmp(s->args.data + d->first, args, count * sizeof *args) == 0))
             return HYP_OK; /* said again */
     }
     HYP_TRY(hyp_vec_reserve(&s->args, s->args.len + count, diag));
@@ -63,7 +68,8 @@ static void write_sorts(hyp_strbuf *sb, const hyp_sorts *s, const uint32_t *args
 }
 
 /* None fits: the ways of the operator, or the name that may have been meant. */
-static hyp_status tell_ways(const hyp_egraph *eg, hyp_symbol symbol, const uint32_t *args, uint32_t count, hyp_diag *diag)
+static hyp_status tell_ways(const hyp_egraph *eg, hyp_symbol symbol, const uint32_t *args, uint32_t count,
+                            hyp_diag *diag)
 {
     const hyp_sorts *s = eg->sorts;
     hyp_strbuf sb = {0};
@@ -155,5 +161,6 @@ hyp_status hyp_sorts_agree(hyp_egraph *eg, uint32_t a, uint32_t b, hyp_diag *dia
     if (!eg->sorts) return HYP_OK;
     uint32_t x = hyp_sorts_of_class(eg, a), y = hyp_sorts_of_class(eg, b);
     if (x == y || x == HYP_NONE || y == HYP_NONE) return HYP_OK;
-    return hyp_fail(diag, HYP_ERR_MALFORMED, "a %s and a %s cannot be one class", sort_name(eg->sorts, x), sort_name(eg->sorts, y));
+    return hyp_fail(diag, HYP_ERR_MALFORMED, "a %s and a %s cannot be one class", sort_name(eg->sorts, x),
+                    sort_name(eg->sorts, y));
 }

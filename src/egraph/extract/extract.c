@@ -96,7 +96,8 @@ static hyp_status solve_by_term(const hyp_problem *p, uint32_t *choice, hyp_extr
     double ignored, *weight = hyp_malloc(p->class_count * sizeof *weight);
     if (!weight) return hyp_fail_memory(diag, p->class_count * sizeof *weight);
     hyp_status status = hyp_solve_tree(p, false, choice, weight, diag);
-    if (status == HYP_OK) status = hyp_problem_price(p, choice, true, &ignored, NULL, diag); /* leaves out what is not needed */
+    if (status == HYP_OK)
+        status = hyp_problem_price(p, choice, true, &ignored, NULL, diag); /* leaves out what is not needed */
     for (uint32_t i = 0; i < p->root_count && status == HYP_OK; i++) out->tree_cost += weight[p->roots[i]];
     hyp_free(weight);
     out->dag_cost = NAN;
@@ -117,7 +118,8 @@ hyp_status hyp_problem_solve(hyp_problem *p, const hyp_extract_options *given, u
     bool rewards = false;
     for (uint32_t n = 0; n < p->node_count; n++) rewards = rewards || p->cost[n] < 0;
     if (rewards && options->method != HYP_EXTRACT_EXACT)
-        return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "a cost is negative, with which a least tree need not exist: extract exactly");
+        return hyp_fail(diag, HYP_ERR_UNSUPPORTED,
+                        "a cost is negative, with which a least tree need not exist: extract exactly");
     if (options->method == HYP_EXTRACT_TREE)
         HYP_TRY(hyp_solve_tree(p, false, choice, NULL, diag));
     else
@@ -255,8 +257,8 @@ static hyp_status extract(reached *r, const hyp_class_id *roots, size_t root_cou
 }
 
 /* What all extractions from an e-graph do. */
-static hyp_status extract_from(reached *r, const hyp_class_id *roots, size_t root_count, const hyp_extract_options *options,
-                               hyp_extraction *out, hyp_diag *diag)
+static hyp_status extract_from(reached *r, const hyp_class_id *roots, size_t root_count,
+                               const hyp_extract_options *options, hyp_extraction *out, hyp_diag *diag)
 {
     hyp_egraph *eg = r->eg;
     if (!hyp_eg_readable(eg))
@@ -295,12 +297,13 @@ hyp_status hyp_egraph_extract_with(hyp_egraph *eg, const hyp_class_id *roots, si
     HYP_NEED(cost);
     bool knows = options->size > offsetof(hyp_extract_options, given);
     reached r = {.eg = eg, .given = knows ? options->given : NULL, .cost_of = cost, .user = user};
-    if (options->size > offsetof(hyp_extract_options, method) && options->method == HYP_EXTRACT_EXACT) r.least_cost = -INFINITY;
+    if (options->size > offsetof(hyp_extract_options, method) && options->method == HYP_EXTRACT_EXACT)
+        r.least_cost = -INFINITY;
     return extract_from(&r, roots, root_count, options, out, diag);
 }
 
-hyp_status hyp_egraph_extract_by_term(hyp_egraph *eg, const hyp_class_id *roots, size_t root_count, hyp_term_cost_fn cost,
-                                      void *user, hyp_extraction *out, hyp_diag *diag)
+hyp_status hyp_egraph_extract_by_term(hyp_egraph *eg, const hyp_class_id *roots, size_t root_count,
+                                      hyp_term_cost_fn cost, void *user, hyp_extraction *out, hyp_diag *diag)
 {
     HYP_NEED(out);
     *out = (hyp_extraction){0};

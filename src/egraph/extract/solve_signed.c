@@ -1,10 +1,10 @@
-/* The least DAG cost where some costs are negative: a class that costs less than nothing is a reward for whoever needs it, and
- * is not to be had without a need. A choice is finite and has no circle, so there is a least one.
+/* The least DAG cost where some costs are negative: a class that costs less than nothing is a reward for whoever needs
+ * it, and is not to be had without a need. A choice is finite and has no circle, so there is a least one.
  *
- * Branch and bound over the classes that pay. In each branch some are in use, some are not, and the others are relaxed: their
- * rewards are given away, and what is left of the costs is not negative, so that the search for these (solve_exact.c) bounds
- * the branch and gives an answer. Where a class has to be in use and nothing in the answer needs it, one branch for each
- * e-node that may need it. */
+ * Branch and bound over the classes that pay. In each branch some are in use, some are not, and the others are relaxed:
+ * their rewards are given away, and what is left of the costs is not negative, so that the search for these
+ * (solve_exact.c) bounds the branch and gives an answer. Where a class has to be in use and nothing in the answer needs
+ * it, one branch for each e-node that may need it. */
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -26,15 +26,15 @@ typedef struct signed_search {
     const hyp_extract_options *options;
     HYP_VEC(branch) open;
     double end;
-    uint64_t solved;      /* branches */
-    double best, closed;  /* the best answer; the least bound of what could not be split */
+    uint64_t solved;     /* branches */
+    double best, closed; /* the best answer; the least bound of what could not be split */
     uint32_t *best_choice;
     /* Of the branch under way. */
-    uint32_t *choice;     /* by class; of what the roots need in it */
+    uint32_t *choice; /* by class; of what the roots need in it */
     uint32_t *spare, *component, *stack;
-    double *least;        /* by class: what its cheapest node costs, at most 0 */
+    double *least;          /* by class: what its cheapest node costs, at most 0 */
     unsigned char *reached; /* by class */
-    uint32_t *node_of;    /* by node of the relaxed problem */
+    uint32_t *node_of;      /* by node of the relaxed problem */
     hyp_diag *diag;
 } signed_search;
 
@@ -55,8 +55,8 @@ static bool is_over(const signed_search *s)
 static hyp_extract_options branch_budget(const signed_search *s)
 {
     enum { SHARE = 64 };
-    hyp_extract_options o = {.size = sizeof o, .method = HYP_EXTRACT_EXACT, .stop = s->options->stop,
-                             .stop_user = s->options->stop_user};
+    hyp_extract_options o = {
+        .size = sizeof o, .method = HYP_EXTRACT_EXACT, .stop = s->options->stop, .stop_user = s->options->stop_user};
     double left = s->end - now();
     if (left < 1e9) o.budget_seconds = left > 1e-3 ? left / 4 : 2.5e-4;
     if (s->options->budget_work) o.budget_work = s->options->budget_work / SHARE + 1;
@@ -185,7 +185,8 @@ static hyp_status keep_answer(signed_search *s, uint32_t *answer)
     return hyp_problem_price(p, s->best_choice, true, &cost, NULL, s->diag);
 }
 
-/* Solves the branch without its rewards: *out_bound INFINITY where there is no answer. Notes what the roots need in it. */
+/* Solves the branch without its rewards: *out_bound INFINITY where there is no answer. Notes what the roots need in it.
+ */
 static hyp_status relax(signed_search *s, const branch *b, double *out_bound)
 {
     const hyp_problem *p = s->p;
@@ -211,7 +212,8 @@ static hyp_status relax(signed_search *s, const branch *b, double *out_bound)
     hyp_problem_dispose(&q);
     if (status == HYP_OK) {
         *out_bound = (ex.proven ? ex.dag_cost : ex.lower_bound) + rewards;
-        for (uint32_t c = 0; c < p->class_count; c++) answer[c] = answer[c] == HYP_NONE ? HYP_NONE : s->node_of[answer[c]];
+        for (uint32_t c = 0; c < p->class_count; c++)
+            answer[c] = answer[c] == HYP_NONE ? HYP_NONE : s->node_of[answer[c]];
         memcpy(s->choice, answer, bytes);
         status = hyp_problem_price(p, s->choice, true, &cost, NULL, s->diag); /* by the roots alone */
     }
@@ -315,7 +317,8 @@ static hyp_status take_room(signed_search *s)
     return HYP_OK;
 }
 
-/* For each class a term that has no circle with any other: the cheapest trees of costs without what is negative in them. */
+/* For each class a term that has no circle with any other: the cheapest trees of costs without what is negative in
+ * them. */
 static hyp_status make_spare(signed_search *s)
 {
     hyp_problem q;
@@ -341,13 +344,14 @@ static hyp_status search_core(signed_search *s)
     return run(s);
 }
 
-hyp_status hyp_solve_signed(const hyp_problem *p, const hyp_extract_options *options, uint32_t *choice, hyp_extraction *out,
-                            hyp_diag *diag)
+hyp_status hyp_solve_signed(const hyp_problem *p, const hyp_extract_options *options, uint32_t *choice,
+                            hyp_extraction *out, hyp_diag *diag)
 {
     const double seconds = options->budget_seconds > 0 ? options->budget_seconds : options->budget_work ? INFINITY : 10;
     hyp_problem core;
     HYP_TRY(hyp_problem_core(p, &core, diag));
-    signed_search s = {.p = &core, .options = options, .end = now() + seconds, .best = INFINITY, .closed = INFINITY, .diag = diag};
+    signed_search s = {
+        .p = &core, .options = options, .end = now() + seconds, .best = INFINITY, .closed = INFINITY, .diag = diag};
     hyp_status status = search_core(&s);
     double bound = fmin(s.best, s.closed);
     for (size_t i = 0; i < s.open.len; i++) {

@@ -76,7 +76,8 @@ static hyp_status ask_cost(tree_solver *t, uint32_t n, double *out, hyp_diag *di
     *out = p->tree_cost(p->tree_user, n, t->kids.data, count);
     if (*out >= most) return HYP_OK;
     return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
-                    "a term costs %g and one of its children %g; a cost is at least 0 and at least that of each child", *out, most);
+                    "a term costs %g and one of its children %g; a cost is at least 0 and at least that of each child",
+                    *out, most);
 }
 
 /* A node whose children are all settled. */

@@ -25,8 +25,9 @@ static hyp_status chosen(const text_writer *w, uint32_t c, uint32_t *out)
     *out = c < w->ex->class_bound ? w->ex->choice[c] : HYP_NONE;
     if (*out < w->eg->row_count && hyp_eg_find(w->eg, *out) == c) return HYP_OK;
     return hyp_fail(w->diag, HYP_ERR_INVALID_ARGUMENT,
-                    *out == HYP_NONE ? "nothing was chosen for class %u; if the e-graph has changed since, extract again"
-                                     : "the e-graph has changed since its class %u was chosen for; extract again",
+                    *out == HYP_NONE
+                        ? "nothing was chosen for class %u; if the e-graph has changed since, extract again"
+                        : "the e-graph has changed since its class %u was chosen for; extract again",
                     c);
 }
 
@@ -34,7 +35,8 @@ static hyp_status open_row(text_writer *w, uint32_t row) { return hyp_vec_push(&
 
 static hyp_status too_long(const text_writer *w)
 {
-    return hyp_fail(w->diag, HYP_ERR_LIMIT, "the term is longer than %zu MB when it is written out", LONGEST_TEXT >> 20);
+    return hyp_fail(w->diag, HYP_ERR_LIMIT, "the term is longer than %zu MB when it is written out",
+                    LONGEST_TEXT >> 20);
 }
 
 /* Whether there is a term, and its symbols and blanks alone are short enough. */

@@ -299,8 +299,9 @@ static hyp_status fill(const hyp_serialized *s, hyp_problem *p, hyp_extract_meth
     for (uint32_t n = 0; n < p->node_count; n++) {
         const node_entry *node = &s->nodes.data[n];
         if (node->cost < 0 && (method != HYP_EXTRACT_EXACT || node->cost == -INFINITY))
-            return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "%s: node '%s' has the negative cost %g; only the exact method takes such",
-                            s->name, s->ids.names.data[node->id], node->cost);
+            return hyp_fail(diag, HYP_ERR_UNSUPPORTED,
+                            "%s: node '%s' has the negative cost %g; only the exact method takes such", s->name,
+                            s->ids.names.data[node->id], node->cost);
         p->owner[n] = node->eclass;
         p->kid_at[n] = node->kid_at;
         p->cost[n] = node->subsumed ? INFINITY : node->cost;
@@ -325,7 +326,8 @@ hyp_status hyp_serialized_extract(const hyp_serialized *s, const hyp_extract_opt
     HYP_TRY(hyp_problem_alloc(&p, s->classes.names.len, s->nodes.len, s->kids.len, s->roots.len, diag));
     out->class_bound = p.class_count;
     out->choice = hyp_malloc(p.class_count * sizeof *out->choice);
-    hyp_status status = out->choice ? fill(s, &p, o.method, diag) : hyp_fail_memory(diag, p.class_count * sizeof *out->choice);
+    hyp_status status =
+        out->choice ? fill(s, &p, o.method, diag) : hyp_fail_memory(diag, p.class_count * sizeof *out->choice);
     if (status == HYP_OK) status = hyp_problem_solve(&p, options, out->choice, out, diag);
     hyp_problem_dispose(&p);
     if (status != HYP_OK) hyp_extraction_dispose(out);

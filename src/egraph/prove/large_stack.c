@@ -30,7 +30,8 @@ hyp_status hyp_on_large_stack(hyp_status (*fn)(void *user), void *user, hyp_diag
     bool begun = pthread_attr_setstacksize(&attr, STACK_SIZE) == 0 && pthread_create(&thread, &attr, begin, &c) == 0;
     pthread_attr_destroy(&attr);
     if (!begun)
-        return hyp_fail(diag, HYP_ERR_LIMIT, "this proof needs a stack of %zu MB, which is not to be had", STACK_SIZE >> 20);
+        return hyp_fail(diag, HYP_ERR_LIMIT, "this proof needs a stack of %zu MB, which is not to be had",
+                        STACK_SIZE >> 20);
     pthread_join(thread, NULL);
     return c.status;
 }

@@ -50,18 +50,21 @@ static hyp_status read_one(hyp_rule_reader *p, const char *what, const char *tex
     const hyp_sexpr *forms;
     HYP_TRY(hyp_sexpr_parse(&p->scratch, what, text, strlen(text), &forms, p->diag));
     if (forms->count != 1)
-        return hyp_fail(p->diag, HYP_ERR_MALFORMED, "%s: one form was wanted, %u were found in: %s", what, forms->count, text);
+        return hyp_fail(p->diag, HYP_ERR_MALFORMED, "%s: one form was wanted, %u were found in: %s", what, forms->count,
+                        text);
     *out = forms->items[0];
     return HYP_OK;
 }
 
 /* (multi (?:matched = LEFT)), or the left side itself if it is one. *out_root is its first root. */
-static hyp_status make_left(hyp_rule_reader *p, item_list *items, hyp_sexpr *left, hyp_sexpr **out, const char **out_root)
+static hyp_status make_left(hyp_rule_reader *p, item_list *items, hyp_sexpr *left, hyp_sexpr **out,
+                            const char **out_root)
 {
     hyp_sexpr *part = left->kind == HYP_SX_LIST && left->count > 1 ? left->items[1] : NULL;
     *out = left;
     *out_root = "?:matched";
-    if (hyp_sexpr_is_form(left, "collect")) return hyp_rule_fail(p, left, "a rule that collects has a right side of text");
+    if (hyp_sexpr_is_form(left, "collect"))
+        return hyp_rule_fail(p, left, "a rule that collects has a right side of text");
     if (hyp_sexpr_is_form(left, "multi")) {
         if (part && part->kind == HYP_SX_LIST && part->count && part->items[0]->kind == HYP_SX_SYMBOL)
             *out_root = part->items[0]->text; /* whatever else is wrong with it is told when it is read */
@@ -112,8 +115,13 @@ static hyp_status add(hyp_rule_reader *p, item_list *items, const hyp_rule_sourc
     HYP_TRY(hyp_vec_push(items, p->diag, call));
     HYP_TRY(make_list(p, items, &right));
     const hyp_sexpr *one = right;
-    hyp_written_rule src = {.form = left, .name = given->name, .doc = given->doc, .left = left, .right = &one,
-                            .right_count = 1, .condition = condition};
+    hyp_written_rule src = {.form = left,
+                            .name = given->name,
+                            .doc = given->doc,
+                            .left = left,
+                            .right = &one,
+                            .right_count = 1,
+                            .condition = condition};
     return hyp_rule_add(p, &src);
 }
 

@@ -7,7 +7,8 @@
 
 typedef struct renumbering {
     hyp_egraph *eg;
-    uint32_t *classes, *rows; /* by old id: the new one of its class; of its row, of a dead one that of its twin or HYP_NONE */
+    uint32_t *classes,
+        *rows; /* by old id: the new one of its class; of its row, of a dead one that of its twin or HYP_NONE */
 } renumbering;
 
 /* The live row that a dead one is congruent to. Its children are those of the moment when it died. */

@@ -55,7 +55,6 @@ static hyp_status copy_ops(const hyp_egraph *from, hyp_egraph *to, hyp_diag *dia
     return HYP_OK;
 }
 
-
 static hyp_status copy_rows(const hyp_egraph *from, hyp_egraph *to, hyp_diag *diag)
 {
     size_t rows = from->row_count;
@@ -195,8 +194,8 @@ hyp_status hyp_egraph_copy(hyp_egraph *eg, hyp_ruleset *const *rulesets, size_t 
     hyp_egraph *copy;
     if (!hyp_eg_readable(eg))
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "an e-graph must be rebuilt before it is copied");
-    hyp_egraph_options options = {.size = sizeof options, .analysis = &eg->analysis, .explain = eg->explain,
-                                  .explain_all = eg->explain_all};
+    hyp_egraph_options options = {
+        .size = sizeof options, .analysis = &eg->analysis, .explain = eg->explain, .explain_all = eg->explain_all};
     HYP_TRY(hyp_egraph_create(&options, &copy, diag));
     hyp_status status = copy_names(&eg->symbols, &copy->symbols, diag);
     if (status == HYP_OK) status = copy_callbacks(eg, copy, diag);

@@ -6,7 +6,10 @@
 
 /* ---- (operators SORT (NAME ARG...)...), (literals SORT KIND...) ------------------------------------------ */
 
-bool hyp_declares(const hyp_sexpr *form) { return hyp_sexpr_is_form(form, "operators") || hyp_sexpr_is_form(form, "literals"); }
+bool hyp_declares(const hyp_sexpr *form)
+{
+    return hyp_sexpr_is_form(form, "operators") || hyp_sexpr_is_form(form, "literals");
+}
 
 /* The number of a sort, which is one from now on; `any` where its name ends in dots. */
 static hyp_status read_sort(hyp_rule_reader *p, const hyp_sexpr *sx, uint32_t *out, bool *any)
@@ -26,10 +29,12 @@ static hyp_status read_operator(hyp_rule_reader *p, const hyp_sexpr *sx, uint32_
     const hyp_sexpr *head = sx->kind == HYP_SX_LIST ? (sx->count ? sx->items[0] : NULL) : sx;
     if (!head || head->kind == HYP_SX_LIST) return hyp_rule_fail(p, sx, "an operator is (name sort...)");
     uint32_t count = sx->kind == HYP_SX_LIST ? sx->count - 1 : 0;
-    if (count > MOST) return hyp_rule_fail(p, sx, "an operator has up to %d arguments; the last sort may be SORT...", MOST);
+    if (count > MOST)
+        return hyp_rule_fail(p, sx, "an operator has up to %d arguments; the last sort may be SORT...", MOST);
     for (uint32_t j = 0; j < count; j++) {
         HYP_TRY(read_sort(p, sx->items[j + 1], &args[j], &any));
-        if (any && j + 1 < count) return hyp_rule_fail(p, sx->items[j + 1], "only the last argument may be there any number of times");
+        if (any && j + 1 < count)
+            return hyp_rule_fail(p, sx->items[j + 1], "only the last argument may be there any number of times");
     }
     HYP_TRY(hyp_intern_add(&p->eg->symbols, head->text, strlen(head->text), &symbol, p->diag));
     hyp_diag said = {0};
@@ -59,7 +64,8 @@ hyp_status hyp_declare_form(hyp_rule_reader *p, const hyp_sexpr *form)
     hyp_status status = hyp_sorts_begin(p->eg, &said);
     if (status == HYP_ERR_INVALID_ARGUMENT) return hyp_rule_fail(p, form, "%s", said.message);
     HYP_TRY(status);
-    if (form->count < 3) return hyp_rule_fail(p, form, "a declaration is (operators SORT (name SORT...)...) or (literals SORT kind...)");
+    if (form->count < 3)
+        return hyp_rule_fail(p, form, "a declaration is (operators SORT (name SORT...)...) or (literals SORT kind...)");
     HYP_TRY(read_sort(p, form->items[1], &sort, NULL));
     bool literals = hyp_sexpr_is_form(form, "literals");
     for (uint32_t i = 2; i < form->count; i++)
@@ -76,9 +82,10 @@ hyp_status hyp_egraph_declare(hyp_egraph *eg, const char *file, const char *text
     const hyp_sexpr *forms;
     hyp_status status = hyp_sexpr_parse(&p.scratch, p.file, text, len, &forms, diag);
     for (uint32_t i = 0; status == HYP_OK && i < forms->count; i++)
-        status = hyp_declares(forms->items[i])
-                     ? hyp_declare_form(&p, forms->items[i])
-                     : hyp_rule_fail(&p, forms->items[i], "a declaration is (operators SORT ...) or (literals SORT ...)");
+        status =
+            hyp_declares(forms->items[i])
+                ? hyp_declare_form(&p, forms->items[i])
+                : hyp_rule_fail(&p, forms->items[i], "a declaration is (operators SORT ...) or (literals SORT ...)");
     hyp_arena_dispose(&p.scratch);
     return status;
 }
@@ -145,7 +152,8 @@ static hyp_status sort_of_node(rule_sorts *r, const hyp_pat *pat, uint32_t *out)
     }
     status = hyp_sorts_of(r->p->eg, pat->symbol, args, pat->count, out, &way, &said);
     if (status != HYP_OK)
-        return status == HYP_ERR_MALFORMED ? hyp_rule_fail(r->p, r->form, "%s", said.message) : hyp_fail_memory(r->p->diag, 0);
+        return status == HYP_ERR_MALFORMED ? hyp_rule_fail(r->p, r->form, "%s", said.message)
+                                           : hyp_fail_memory(r->p->diag, 0);
     return way == HYP_NONE ? HYP_OK : note_kids(r, pat, way);
 }
 
@@ -156,7 +164,8 @@ static hyp_status sort_of_pat(rule_sorts *r, const hyp_pat *pat, uint32_t *out)
     if (pat->kind == HYP_PAT_VAR) *out = r->of[pat->reg];
     if (pat->kind == HYP_PAT_NODE) return sort_of_node(r, pat, out);
     uint32_t ignored;
-    for (uint32_t j = 0; pat->kind == HYP_PAT_CALL && j < pat->count; j++) HYP_TRY(sort_of_pat(r, &pat->kids[j], &ignored));
+    for (uint32_t j = 0; pat->kind == HYP_PAT_CALL && j < pat->count; j++)
+        HYP_TRY(sort_of_pat(r, &pat->kids[j], &ignored));
     return HYP_OK;
 }
 
@@ -189,7 +198,8 @@ hyp_status hyp_rule_check_sorts(hyp_rule_reader *p, const hyp_sexpr *form)
 {
     const hyp_rule *rule = p->rule;
     if (!p->eg->sorts) return HYP_OK;
-    rule_sorts r = {.p = p, .form = form, .of = hyp_arena_alloc(&p->scratch, rule->reg_count * sizeof *r.of), .changed = true};
+    rule_sorts r = {
+        .p = p, .form = form, .of = hyp_arena_alloc(&p->scratch, rule->reg_count * sizeof *r.of), .changed = true};
     if (!r.of) return hyp_fail_memory(p->diag, rule->reg_count * sizeof *r.of);
     memset(r.of, 0xff, rule->reg_count * sizeof *r.of);
     while (r.changed) { /* each time a variable more is known */
@@ -199,7 +209,8 @@ hyp_status hyp_rule_check_sorts(hyp_rule_reader *p, const hyp_sexpr *form)
             HYP_TRY(sort_of_pat(&r, &rule->left[i], &sort));
             HYP_TRY(note_sort(&r, rule->left[i].reg, sort));
         }
-        for (uint32_t i = 0; i < rule->action_count && !p->eg->sorts->left_only; i++) HYP_TRY(check_action(&r, &rule->actions[i]));
+        for (uint32_t i = 0; i < rule->action_count && !p->eg->sorts->left_only; i++)
+            HYP_TRY(check_action(&r, &rule->actions[i]));
         if (rule->cond) HYP_TRY(check_cond(&r, rule->cond));
     }
     return HYP_OK;

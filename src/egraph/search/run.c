@@ -26,8 +26,8 @@ typedef struct runner {
     uint32_t *grounds;
     hyp_parts_found parts; /* of the rule under way, if it collects */
     double start;
-    uint64_t begun;        /* hyp_egraph.version when the iteration began */
-    double rebuild_price;  /* seconds per change of the last rebuild: what the next one will take of the time */
+    uint64_t begun;       /* hyp_egraph.version when the iteration began */
+    double rebuild_price; /* seconds per change of the last rebuild: what the next one will take of the time */
     size_t applied; /* in this run */
     hyp_stop stop;
     bool stopping; /* `stop` is set: a limit cut this iteration */
@@ -442,7 +442,8 @@ static hyp_status iterate(runner *r, hyp_diag *diag)
     return HYP_OK;
 }
 
-/* What the caller does before an iteration. A run's limits are of the run: what is added here is not held against them. */
+/* What the caller does before an iteration. A run's limits are of the run: what is added here is not held against them.
+ */
 static hyp_status call_hook(runner *r, hyp_diag *diag)
 {
     hyp_egraph *eg = r->eg;
