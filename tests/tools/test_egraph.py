@@ -232,7 +232,7 @@ def check_parts(folder):
 def check_interrupt(folder):
     """Ctrl-C ends the run, and what was found until then is printed; a terminal is told how far it is."""
     rules, terms = os.path.join(folder, "i.rules"), os.path.join(folder, "i.terms")
-    open(rules, "w").write(RULES + "cancel\t(+ ?a 0)\t?a\t\n")
+    open(rules, "w").write(RULES + "cancel\t(+ 0 ?a)\t?a\t\n")  # the first iteration finds the best
     open(terms, "w").write("(+ 0 " + "".join(f"(+ {i} " for i in range(1, 40)) + "40" + ")" * 40)
     main, other = os.openpty()
     with subprocess.Popen([TOOL, "saturate", "--rules", rules, "--terms", terms, "--iters", "1000000", "--nodes", "3000000",
