@@ -53,10 +53,9 @@ typedef struct hyp_analysis {
      * that would make it is refused (hyp_rule_report.refused), and the run goes on. */
     hyp_status (*make)(hyp_egraph *eg, hyp_enode_id node, void *data, void *user, hyp_diag *diag);
     /* Joins `from` into `into`; *out_changed tells whether `into` changed (its parents are then made
-     * anew). Must be idempotent and commutative up to order; reads the two facts only, and is not called for two that are the same
-     * byte by byte. A failing status (facts
-     * that contradict each other) is what the rebuild returns when it has closed congruence all the same, and
-     * ends a run with HYP_STOP_ERROR. */
+     * anew). Must be idempotent and commutative up to order; reads the two facts only, and is not called for two that
+     * are the same byte by byte. A failing status (facts that contradict each other) is what the rebuild returns when it
+     * has closed congruence all the same, and ends a run with HYP_STOP_ERROR. */
     hyp_status (*merge)(hyp_egraph *eg, void *into, const void *from, bool *out_changed, void *user, hyp_diag *diag);
     /* Called after a class is new or its fact changed; may add terms and unite classes. */
     hyp_status (*modify)(hyp_egraph *eg, hyp_class_id c, void *user, hyp_diag *diag);
@@ -360,8 +359,8 @@ typedef enum hyp_scheduler {
     HYP_SCHEDULER_CALLBACK /* options.turn decides: of each enabled rule that does not collect */
 } hyp_scheduler;
 
-/* One application that changed the e-graph, for traces. It is told of when the batch of matches is done that it belongs to; who is
- * told may add terms and unite classes. */
+/* One application that changed the e-graph, for traces. It is told of when the batch of matches is done that it belongs to;
+ * who is told may add terms and unite classes. */
 typedef struct hyp_rewrite_event {
     size_t iteration, rule;
     hyp_class_id left, right;    /* root class matched; class of the right side before they were united */

@@ -17,7 +17,7 @@ static hyp_status make(hyp_egraph *eg, hyp_enode_id node, void *data, void *user
         const fact *kid = hyp_egraph_data(eg, kids[j]);
         if (kid->depth > most) most = kid->depth;
     }
-    ((fact *)data)->depth = most < 9 ? most + 1 : 9;
+    ((fact *)data)->depth += most < 9 ? most + 1 : 9; /* it is zero */
     return HYP_OK;
 }
 
@@ -222,31 +222,56 @@ static void grow(hyp_egraph *eg, int first, int end)
     }
 }
 
-/* The class of many parts keeps its name, which is that of an e-node that dies. */
-static void unite_dying(hyp_egraph *eg, hyp_class_id name)
+static hyp_egraph *begin_large(hyp_class_id *out)
 {
-    grow(eg, 30, 90);
-    must(hyp_egraph_union(eg, term(eg, "a"), term(eg, "b"), NULL, NULL, &diag));
-    rebuild_and_check(eg);
-    assert_int_equal(hyp_egraph_find(eg, name), name);
-    assert_int_equal(hyp_egraph_find(eg, term(eg, "(f a)")), name);
+    const hyp_analysis analysis = {.data_size = sizeof(fact), .make = make, .merge = merge};
+    hyp_egraph *eg = new_graph(false, &analysis);
+    term(eg, "(f a)");
+    *out = term(eg, "(f b)");
+    unite(eg, "(f (g 1))", "(f b)");
+    return eg;
+}
+
+/* However far it is until changes are followed by the index, where a large class keeps its name. */
+static void copies_choose_the_same_names(void **state)
+{
+    (void)state;
+    size_t kept = 0;
+    for (int steps = 1; steps < 60; steps++) {
+        hyp_class_id c;
+        hyp_egraph *eg = begin_large(&c), *copy;
+        grow(eg, 0, steps);
+        must(hyp_egraph_copy(eg, NULL, 0, &copy, NULL, &diag));
+        unite(eg, "a", "b");
+        unite(copy, "a", "b");
+        rebuild_and_check(eg);
+        rebuild_and_check(copy);
+        for (hyp_class_id i = 0; i < hyp_egraph_class_bound(eg); i++)
+            assert_int_equal(hyp_egraph_find(eg, i), hyp_egraph_find(copy, i));
+        kept += hyp_egraph_find(eg, c) == c;
+        hyp_egraph_destroy(eg);
+        hyp_egraph_destroy(copy);
+    }
+    assert_true(kept > 0);
 }
 
 static void names_that_died_are_given_up(void **state)
 {
     (void)state;
-    const hyp_analysis analysis = {.data_size = sizeof(fact), .make = make, .merge = merge};
-    hyp_egraph *eg = new_graph(false, &analysis), *copy;
-    term(eg, "(f a)");
-    hyp_class_id c = term(eg, "(f b)");
-    unite(eg, "(f (g 1))", "(f b)");
-    grow(eg, 0, 30);
-    must(hyp_egraph_copy(eg, NULL, 0, &copy, NULL, &diag));
-    unite_dying(eg, c);
-    unite_dying(copy, c); /* it chooses the same names */
-    hyp_egraph_destroy(copy);
-
+    hyp_class_id c;
+    hyp_egraph *eg = begin_large(&c);
     size_t nodes, now;
+    grow(eg, 0, 90);
+    unite(eg, "a", "b");
+    rebuild_and_check(eg);
+    assert_int_equal(hyp_egraph_find(eg, term(eg, "(f a)")), c); /* an e-node that has died */
+    for (int i = 0; i < 20; i++) { /* more that die */
+        char text[32];
+        snprintf(text, sizeof text, "(h p%d %d)", i % 2, i / 2);
+        term(eg, text);
+    }
+    unite(eg, "p0", "p1");
+    must(hyp_egraph_rebuild(eg, &diag));
     fact *f = hyp_egraph_data(eg, c);
     assert_int_equal(f->depth, 3);
     hyp_egraph_class_nodes(eg, c, &nodes);
@@ -263,8 +288,14 @@ static void names_that_died_are_given_up(void **state)
     assert_int_equal(f->depth, 4);
     f = hyp_egraph_data(eg, term(eg, "(new (g (f a) (f b) (f a)))")); /* facts of e-nodes that come are made of nothing */
     assert_int_equal(f->depth, 5);
-    unite(eg, "a", "(new 2)");
+    hyp_run_report report;
+    hyp_ruleset *rules = rules_of(eg, "(rule deep (f ?x) => (deep (deep (deep (deep ?x)))))");
+    run(eg, rules, 1, &report);
+    hyp_run_report_dispose(&report);
     rebuild_and_check(eg);
+    f = hyp_egraph_data(eg, c);
+    assert_int_equal(f->depth, 6); /* (deep (deep (deep (deep (g 1))))) */
+    hyp_ruleset_destroy(rules);
     hyp_egraph_destroy(eg);
 }
 
@@ -369,6 +400,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(declarations_are_copied), cmocka_unit_test(compact_graphs_go_on_alike),
         cmocka_unit_test(long_runs_stay_small),    cmocka_unit_test(compact_says_when_it_cannot),
         cmocka_unit_test(memory_may_be_out),       cmocka_unit_test(names_that_died_are_given_up),
+        cmocka_unit_test(copies_choose_the_same_names),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

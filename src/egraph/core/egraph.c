@@ -19,7 +19,6 @@ hyp_status hyp_egraph_create(const hyp_egraph_options *options, hyp_egraph **out
     hyp_egraph *eg = hyp_calloc(1, sizeof *eg);
     if (!eg) return hyp_fail_memory(diag, sizeof *eg);
     eg->limit_hit = HYP_STOP_SATURATED;
-    eg->app = HYP_NONE;
     eg->epoch = 1;
     if (o.analysis) eg->analysis = *o.analysis;
     eg->explain = o.explain;

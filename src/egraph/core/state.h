@@ -119,7 +119,6 @@ struct hyp_egraph {
 
     bool explain, explain_all;
     hyp_proofs proofs;
-    uint32_t app;                 /* application that rows made now come from, HYP_NONE outside of one */
     const struct hyp_word_list *word_lists; /* that rules may name, or NULL */
     struct hyp_ruleset *rulesets; /* all that were parsed and not yet freed */
     uint32_t ruleset_count;       /* parsed so far */

@@ -327,7 +327,7 @@ static void note_given(hyp_egraph *eg, uint32_t id, uint32_t op, const uint32_t 
     to[1] = n == 2 ? given[1] : HYP_NONE;
     if (n > 2) memcpy(eg->proofs.pool + kid[0], given, n * sizeof *given);
     eg->proofs.parent[id] = eg->proofs.why[id] = HYP_NONE;
-    eg->proofs.origin[id] = eg->app;
+    eg->proofs.origin[id] = HYP_NONE; /* until the application that makes it is recorded */
 }
 
 hyp_status hyp_eg_new_row(hyp_egraph *eg, const hyp_new_row *row, uint32_t *out, hyp_diag *diag)

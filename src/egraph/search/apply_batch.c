@@ -73,12 +73,11 @@ static inline void set_key(batch *b, const hyp_build *build, size_t i)
 
 static inline uint8_t action_bit(uint32_t action) { return (uint8_t)(1u << (action < 8 ? action : 7)); }
 
-static void note_made(batch *b, const hyp_build *build, size_t i, uint32_t row)
+static void note_made(batch *b, const hyp_build *build, size_t i)
 {
     b->keys->grew[i] |= action_bit(build->action);
     if (!b->eg->explain) return;
     b->made[i * b->rule->right_nodes + build->pat->index] = 1;
-    b->eg->proofs.origin[row] = HYP_NONE; /* until there is a record */
 }
 
 /* Makes the plain e-node of match i that was not met. */
@@ -95,7 +94,7 @@ static hyp_status make(batch *b, const hyp_build *build, size_t i, uint32_t into
     hyp_new_row row = {
         .op = build->op, .kid = {kid[0], kid[1]}, .given = ids, .into = into, .hash = b->keys->hash[i], .slot = slot};
     HYP_TRY(hyp_eg_new_row(eg, &row, out, b->diag));
-    note_made(b, build, i, *out);
+    note_made(b, build, i);
     return HYP_OK;
 }
 
@@ -134,7 +133,7 @@ static hyp_status meet_any(batch *b, const hyp_build *build, size_t i, uint32_t 
     for (uint32_t j = 0; j < pat->count; j++) HYP_TRY(push_kid(b, &pat->kids[j], i));
     if (op == HYP_NONE) HYP_TRY(hyp_eg_op(b->eg, pat->symbol, (uint32_t)b->ap->args.len, &op, b->diag));
     HYP_TRY(hyp_eg_add(b->eg, op, b->ap->args.data, into, out, &created, b->diag));
-    if (created) note_made(b, build, i, *out);
+    if (created) note_made(b, build, i);
     return HYP_OK;
 }
 
