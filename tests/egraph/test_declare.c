@@ -198,6 +198,7 @@ static void declarations_are_looked_at(void **state)
         hyp_egraph_destroy(eg);
     }
     hyp_egraph *eg = new_graph(false, NULL);
+    must(hyp_egraph_declare(eg, NULL, NULL, 0, &diag)); /* nothing */
     term(eg, "(f x)");
     assert_null(hyp_egraph_sort(eg, 0));
     assert_int_equal(hyp_egraph_declare(eg, NULL, "(operators E (f E))", 19, NULL), HYP_ERR_MALFORMED); /* too late */

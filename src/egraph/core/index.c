@@ -106,8 +106,8 @@ static hyp_status make_base(hyp_egraph *eg, hyp_diag *diag)
     size_t bound = eg->linked, words = (bound + 63) / 64, slots = 0;
     for (size_t o = 0; o < eg->ops.len; o++) slots += (size_t)eg->ops.data[o].live * eg->ops.data[o].arity;
     HYP_TRY(fit(eg, &x->at, &x->at_cap, bound + 2, sizeof *x->at, diag));
-    HYP_TRY(fit(eg, &x->members, &x->member_cap, eg->live_count, sizeof *x->members, diag));
-    HYP_TRY(fit(eg, &x->uses, &x->use_cap, slots, sizeof *x->uses, diag));
+    HYP_TRY(fit(eg, &x->members, &x->member_cap, eg->live_count + !eg->live_count, sizeof *x->members, diag));
+    HYP_TRY(fit(eg, &x->uses, &x->use_cap, slots + !slots, sizeof *x->uses, diag)); /* never NULL: places are offsets */
     HYP_TRY(fit(eg, &x->stale, &x->stale_cap, words, sizeof *x->stale, diag));
     if (words) memset(x->stale, 0, words * sizeof *x->stale);
     for (size_t c = 0; c < x->head_count; c++) x->head[c] = (hyp_place){HYP_NONE, HYP_NONE};

@@ -78,6 +78,7 @@ hyp_status hyp_egraph_declare(hyp_egraph *eg, const char *file, const char *text
     HYP_NEED(eg);
     HYP_NEED_LIST(text, len);
     HYP_TRY(hyp_eg_may_change(eg, diag));
+    if (!text) text = ""; /* of no length */
     hyp_rule_reader p = {.eg = eg, .file = file ? file : "declarations", .diag = diag};
     const hyp_sexpr *forms;
     hyp_status status = hyp_sexpr_parse(&p.scratch, p.file, text, len, &forms, diag);

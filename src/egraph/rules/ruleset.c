@@ -27,6 +27,7 @@ hyp_status hyp_ruleset_extend_with(hyp_ruleset *rules, const char *file, const c
 {
     rules->desugar = desugar_fn;
     rules->desugar_user = user;
+    if (!text) text = ""; /* of no length */
     hyp_rule_reader p = {
         .eg = rules->eg, .rules = rules, .file = file, .desugar = desugar_fn, .user = user, .diag = diag};
     hyp_status status =

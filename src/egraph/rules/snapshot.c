@@ -209,7 +209,7 @@ hyp_status hyp_egraph_pop(hyp_egraph *eg, hyp_diag *diag)
     restore(eg->stamp, s->stamp, s->row_count, sizeof *s->stamp);
     restore(eg->pool, s->pool, s->pool_len, sizeof *s->pool);
     restore(eg->modify.data, s->modify, s->modify_len, sizeof *s->modify);
-    if (eg->analysis.data_size) {
+    if (eg->analysis.data_size && was) {
         memset(hyp_fact(eg, (uint32_t)s->row_count), 0, (was - s->row_count) * eg->analysis.data_size);
         restore(eg->facts, s->facts, s->row_count, eg->analysis.data_size);
     }
