@@ -75,6 +75,29 @@ def judge(
 def rules(options: Mapping[str, Any], /) -> list[dict[str, Any]]: ...
 def describe(path: str, json: bool, dims: dict[str, int], /) -> str: ...
 
+_Layer = tuple[Any, Any | None, int]
+
+class Nn:
+    """A handle of ``hypatia/nn.h``, which one thread uses at a time."""
+
+    def __new__(cls, device: int, index: int, threads: int, /) -> Nn: ...
+    def saved_bytes(self, layers: tuple[_Layer, ...], x: Any, stream: int | None, /) -> int: ...
+    def forward(
+        self, layers: tuple[_Layer, ...], x: Any, y: Any, saved: Any | None, stream: int | None, tf32: bool, /
+    ) -> None: ...
+    def backward(
+        self,
+        layers: tuple[_Layer, ...],
+        x: Any,
+        saved: Any,
+        dy: Any,
+        dx: Any | None,
+        gradients: tuple[tuple[Any | None, Any | None], ...],
+        stream: int | None,
+        tf32: bool,
+        /,
+    ) -> None: ...
+
 class Ruleset:
     def infos(self) -> list[tuple[str, str, str, str, str]]: ...
     def enable(self, i: int, enabled: bool, /) -> None: ...

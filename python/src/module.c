@@ -87,7 +87,7 @@ PyMODINIT_FUNC PyInit__native(void)
         (PyModule_AddStringConstant(module, "version", hyp_version()) < 0 ||
          PyModule_AddStringConstant(module, "version_details", hyp_version_details()) < 0 || blob_init(module) < 0 ||
          arrays_init(module) < 0 || tensor_init(module) < 0 || engine_init(module) < 0 || compile_init(module) < 0 ||
-         judge_init(module) < 0 || egraph_init(module) < 0))
+         judge_init(module) < 0 || nn_init(module) < 0 || egraph_init(module) < 0))
         Py_CLEAR(module);
     return module;
 }

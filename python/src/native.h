@@ -36,6 +36,7 @@ int tensor_init(PyObject *module);
 int engine_init(PyObject *module);
 int compile_init(PyObject *module);
 int judge_init(PyObject *module);
+int nn_init(PyObject *module);
 int egraph_init(PyObject *module);
 
 #endif
