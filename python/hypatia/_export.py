@@ -30,6 +30,13 @@ class Exported:
 
     path: str
     folder: tempfile.TemporaryDirectory[str]
+    shapes: list[tuple[int | str, ...]]
+    """Of the inputs; the name of a size, or an expression of names, where it is open."""
+
+    def sizes(self, inputs: Sequence[torch.Tensor]) -> dict[str, int]:
+        """What open sizes are for inputs."""
+        pairs = ((name, size) for shape, t in zip(self.shapes, inputs) for name, size in zip(shape, t.shape))
+        return {name: int(size) for name, size in pairs if isinstance(name, str) and name.isidentifier()}
 
 
 def export(
@@ -68,7 +75,8 @@ def export(
     path = os.path.join(folder.name, "model.onnx")
     size = sum(value.nbytes for value in program.state_dict.values() if isinstance(value, torch.Tensor))
     onnx_program.save(path, external_data=size > _LARGE)
-    return Exported(path, folder)
+    shapes = [tuple(d if isinstance(d, int) else str(d) for d in v.shape or ()) for v in onnx_program.model.graph.inputs]
+    return Exported(path, folder, shapes)
 
 
 @contextlib.contextmanager

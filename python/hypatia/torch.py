@@ -12,6 +12,7 @@ that says why. See ``docs/pytorch.md``.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import inspect
 import os
@@ -137,6 +138,7 @@ class _Graph:
         _graphs.add(self)
         self.plans: dict[tuple[Any, ...], Plan | None] = {}
         self._lock = threading.Lock()
+        self._not_open = ""
         self._weights: list[int] = []
         self._seen: list[tuple[int, int]] = []
         self._captured: _export.Captured | None = None
@@ -187,10 +189,11 @@ class _Graph:
                     plan = self._make(args, inputs, self._captured.dynamic)
                     self.plans[()] = plan
                     return plan
-                except Error:
-                    pass  # with sizes that are known it may be possible
+                except Error as error:
+                    self._not_open = str(error)  # with sizes that are known it may be possible
             if len(self.plans) >= _MOST_SHAPES:
-                self._fall_back(f"it was called with more than {_MOST_SHAPES} shapes, and no plan serves all of them")
+                why = f": {self._not_open}" if self._not_open else ""
+                self._fall_back(f"it was called with more than {_MOST_SHAPES} shapes, and no plan serves all of them{why}")
                 self.plans[()] = None
                 return None
             key = shapes if any(self._captured.dynamic) else ()
@@ -218,19 +221,19 @@ class _Graph:
         with torch.no_grad():
             made = _export.export(captured.module, tuple(inputs), dynamic=shapes, weight_names=names)
         with made.folder:
-            plan = _cached(self._cache, made.path, options)
-        self._check_open(plan, dynamic)
-        if self._tune:
-            plan.tune(seconds=self._tune)
+            self._check_open(made.shapes, dynamic)
+            sizes = made.sizes(inputs)
+            options.setdefault("typical", sizes)
+            plan = _cached(self._cache, made.path, options, self._tune, sizes)
         self._seen = seen
         return plan
 
     @staticmethod
-    def _check_open(plan: Plan, dynamic: list[set[int]] | None) -> None:
-        for io, axes in zip(plan.inputs, dynamic or ()):
+    def _check_open(shapes: Sequence[tuple[int | str, ...]], dynamic: list[set[int]] | None) -> None:
+        for i, (shape, axes) in enumerate(zip(shapes, dynamic or ())):
             for axis in axes:
-                if isinstance(io.shape[axis], int):
-                    raise ExportError(f"axis {axis} of {io.name} is fixed to {io.shape[axis]}")
+                if isinstance(shape[axis], int):
+                    raise ExportError(f"axis {axis} of input {i} is fixed to {shape[axis]}")
 
     # ---- weights ---------------------------------------------------------------------------------------------------
 
@@ -263,22 +266,24 @@ def _version(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def _cached(folder: str | os.PathLike[str] | None, path: str, options: Mapping[str, Any]) -> Plan:
-    """Compiles a model, or loads the plan that a folder has of it."""
-    if folder is None or os.path.exists(path + ".data"):
-        return _compile(path, **options)
-    with open(path, "rb") as file:
-        key = hashlib.sha256(file.read())
-    key.update(repr((version_details, sorted(options.items()))).encode())
-    kept = os.path.join(folder, key.hexdigest() + ".plan")
-    if os.path.exists(kept):
-        try:
+def _cached(
+    folder: str | os.PathLike[str] | None, path: str, options: Mapping[str, Any], tune: float, sizes: Mapping[str, int]
+) -> Plan:
+    """Compiles and tunes a model, or loads the plan that a folder has of it."""
+    kept = None
+    if folder is not None and not os.path.exists(path + ".data"):
+        with open(path, "rb") as file:
+            key = hashlib.sha256(file.read())
+        key.update(repr((version_details, sorted(options.items()), tune)).encode())
+        kept = os.path.join(folder, key.hexdigest() + ".plan")
+        with contextlib.suppress(Error):  # not there, of another version, or damaged
             return Plan.load(kept, device=options["device"], threads=options.get("threads", 0))
-        except Error:
-            pass  # of another version, or damaged: it is made again
     plan = _compile(path, **options)
-    os.makedirs(folder, exist_ok=True)
-    plan.save(kept)
+    if tune:
+        plan.tune(sizes, seconds=tune)
+    if kept is not None:
+        os.makedirs(os.path.dirname(kept), exist_ok=True)
+        plan.save(kept)
     return plan
 
 

@@ -49,7 +49,8 @@ static int pass_view(pass *p, PyObject *array, const char *what, hyp_tensor *out
     return 0;
 }
 
-/* Layers are tuples (weight, bias or None, activation). -1 with an exception set; the pass is to be ended either way. */
+/* Layers are tuples (weight, bias or None, activation). -1 with an exception set; the pass is to be ended either way.
+ */
 static int pass_begin(pass *p, PyObject *layers)
 {
     p->count = (size_t)PyTuple_Size(layers);
@@ -203,8 +204,8 @@ static PyObject *nn_backward(PyObject *self, PyObject *args)
         hyp_diag diag = {0};
         hyp_status status;
         Py_BEGIN_ALLOW_THREADS
-            status = hyp_mlp_backward(p.self->nn, p.layers, p.count, &tx, &ts, &tdy, input, p.gradients, &options,
-                                      &diag);
+            status =
+                hyp_mlp_backward(p.self->nn, p.layers, p.count, &tx, &ts, &tdy, input, p.gradients, &options, &diag);
         Py_END_ALLOW_THREADS
         said = said_of(status, &diag);
     }

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import warnings
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("onnxscript", reason="onnxscript, which PyTorch's exporter to ONNX needs, is not installed")
 
+from conftest import ROOT  # noqa: E402
 from torch import nn  # noqa: E402
 from torch_modules import MODULES, make  # noqa: E402
 
@@ -287,6 +289,78 @@ def test_cache(tmp_path):
     with torch.no_grad():
         near(compiled(module, cache=folder)(x), module(x))
     assert kept.stat().st_size > 100
+
+
+def test_tune_and_typical_sizes():
+    module, draw = make("mlp")
+    ours = torch.compile(module, backend="hypatia", dynamic=True, options={"strict": True, "tune": 0.2})
+    with torch.no_grad():
+        x = draw(5)
+        near(ours(*x), module(*x))
+    assert isinstance(plans()[0].inputs[0].shape[0], str)
+
+
+def test_encoder_layers_with_masks():
+    """PyTorch has one operator for all of a layer, and hands masks to it."""
+    torch.manual_seed(2)
+    layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True).eval()
+    module = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    attention = nn.MultiheadAttention(16, 4, batch_first=True).eval()
+    x, padding = torch.randn(3, 6, 16), torch.arange(6) >= torch.tensor([[6], [4], [2]])
+    causal = torch.triu(torch.ones(6, 6, dtype=torch.bool), 1)
+    with torch.no_grad():
+        near(compiled(module)(x, src_key_padding_mask=padding)[~padding], module(x, src_key_padding_mask=padding)[~padding])
+        near(compiled(module)(x, mask=causal), module(x, mask=causal))
+        for named in ({"need_weights": False}, {}, {"average_attn_weights": False}, {"key_padding_mask": padding}):
+            for got, wanted in zip(compiled(attention)(x, x, x, **named), attention(x, x, x, **named)):
+                assert (got is None) == (wanted is None)
+                if got is not None:
+                    near(got, wanted)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags(mode):
+    module, x = nn.EmbeddingBag(20, 4, mode=mode), torch.randint(0, 20, (3, 5))
+    with torch.no_grad():
+        near(compiled(module)(x), module(x))
+
+
+def test_entry_point(tmp_path):
+    """As pip installs it: the name is known without an import of hypatia."""
+    import subprocess
+    import sys
+    import tomllib
+
+    with open(os.path.join(ROOT, "python/pyproject.toml"), "rb") as file:
+        points = tomllib.load(file)["project"]["entry-points"]["torch_dynamo_backends"]
+    folder = tmp_path / "hypatia-0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: hypatia\nVersion: 0\n")
+    lines = [f"{name} = {value}\n" for name, value in points.items()]
+    (folder / "entry_points.txt").write_text("[torch_dynamo_backends]\n" + "".join(lines))
+    program = (
+        "import sys, torch; m = torch.compile(torch.nn.Linear(3, 2), backend='hypatia', options={'strict': True})\n"
+        "with torch.no_grad(): m(torch.ones(1, 3))\n"
+        "print(sys.modules['hypatia.torch'].plans())"
+    )
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    said = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    assert said.returncode == 0 and "hypatia.Plan" in said.stdout, said.stderr
+
+
+# ---- the page --------------------------------------------------------------------------------------------------------
+
+
+def test_page(tmp_path, monkeypatch, capsys):
+    """The code of docs/pytorch.md, block by block, in one program."""
+    page, names = os.path.join(ROOT, "docs/pytorch.md"), {}
+    monkeypatch.chdir(tmp_path)
+    with open(page, encoding="utf-8") as file:
+        blocks = re.findall(r"<!-- by: python_package -->\n\n```python\n(.*?)```", file.read(), re.S)
+    assert len(blocks) >= 3
+    for block in blocks:
+        exec(compile(block, page, "exec"), names)
+    assert "f32[4, 64]" in capsys.readouterr().out and os.path.getsize("model.bin") > 1000
 
 
 # ---- from_torch ------------------------------------------------------------------------------------------------------
