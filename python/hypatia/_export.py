@@ -17,6 +17,7 @@ import torch.nn.functional as F
 
 from ._errors import UnsupportedError
 
+_OPSET = 23  # the first with an operator for attention
 _LARGE = 1 << 30  # bytes of weights beyond which a model and its weights are files of their own, as protobuf ends at 2 GiB
 
 
@@ -66,7 +67,7 @@ def export(
             raise ExportError(f"torch.export: {_reason(error)}") from error
         _refuse_mutation(program)
         try:  # not optimized, which is for us to do: so weights are as they are in the module
-            onnx_program = torch.onnx.export(program, dynamo=True, optimize=False, verbose=False)
+            onnx_program = torch.onnx.export(program, dynamo=True, optimize=False, opset_version=_OPSET, verbose=False)
         except Exception as error:
             raise ExportError(f"torch.onnx.export: {_reason(error)}") from error
     assert onnx_program is not None

@@ -140,7 +140,8 @@ class _Graph:
         self._lock = threading.Lock()
         self._not_open = ""
         self._weights: list[int] = []
-        self._seen: list[tuple[int, int]] = []
+        self._watched: list[int] = []
+        self._seen: list[int] = []
         self._captured: _export.Captured | None = None
         if torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in example):
             self._fall_back("gradients are wanted, and plans have none: call it under torch.inference_mode() or no_grad()")
@@ -151,6 +152,8 @@ class _Graph:
             self._fall_back(str(error), error)
             return
         self._weights = [place for _, place in self._captured.weights.values()]
+        if not self._frozen:  # tensors made under inference_mode have no version
+            self._watched = [place for place in self._weights if not example[place].is_inference()]
 
     def _fall_back(self, why: str, cause: BaseException | None = None) -> None:
         if self._strict:
@@ -161,7 +164,7 @@ class _Graph:
         captured = self._captured
         if captured is None:
             return self._eager(*args)
-        if not self._frozen and self._seen and self._seen != self._versions(args):
+        if self._seen and self._seen != self._versions(args):
             self._weights_changed(args)
         inputs = [args[place] for place in captured.inputs]
         plan = self.plans.get((), self)
@@ -237,20 +240,18 @@ class _Graph:
 
     # ---- weights ---------------------------------------------------------------------------------------------------
 
-    def _versions(self, args: Sequence[Any]) -> list[tuple[int, int]]:
+    def _versions(self, args: Sequence[Any]) -> list[int]:
         """Changes with every change of a parameter that PyTorch counts, and with its memory."""
-        return [(args[place].data_ptr(), _version(args[place])) for place in self._weights]
+        watched = [args[place] for place in self._watched]
+        return [t._version for t in watched] + [t.data_ptr() for t in watched]
 
     def _weights_changed(self, args: Sequence[Any]) -> None:
         """Updates plans, or forgets them where they hold a changed weight in another form."""
         assert self._captured is not None
         with self._lock:
-            now = self._versions(args)
-            changed = {
-                name: args[place].detach()
-                for (name, place), old, new in zip(self._captured.weights.values(), self._seen, now)
-                if old != new
-            }
+            now, count = self._versions(args), len(self._watched)
+            moved = {self._watched[i % count] for i, (old, new) in enumerate(zip(self._seen, now)) if old != new}
+            changed = {name: args[place].detach() for name, place in self._captured.weights.values() if place in moved}
             self._seen = now
             for key, plan in list(self.plans.items()):
                 if plan is None:
@@ -260,10 +261,6 @@ class _Graph:
                     plan.update(changed)
                 else:
                     del self.plans[key]
-
-
-def _version(tensor: torch.Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version
 
 
 def _cached(
