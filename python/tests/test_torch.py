@@ -60,6 +60,21 @@ def test_module(name):
         assert len(open_plans) == 1, plans()
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("name", MODULES)
+def test_module_on_a_gpu(name, monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    module, draw = make(name, device="cuda")
+    ours = compiled(module)
+    with torch.inference_mode(), torch.cuda.stream(torch.cuda.Stream()):
+        for batch in (3, 5, 2):
+            x = draw(batch)
+            y = ours(*x)
+            assert y.is_cuda
+            near(y, module(*x), 1e-4)
+    assert plans()[-1].device == "cuda"
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", ["mlp", "resnet_block", "encoder_layer"])
 def test_half(name, dtype):

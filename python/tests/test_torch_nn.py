@@ -52,6 +52,15 @@ def test_mlp(widths, activation, last):
     compare(FusedMLP(widths, activation=activation, last=last), torch.randn(6, 7))
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@pytest.mark.parametrize("activation", ["relu", "gelu", "silu"])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_mlp_on_a_gpu(dtype, activation):
+    with torch.cuda.stream(torch.cuda.Stream()):
+        compare(FusedMLP([32, 64, 16], activation=activation).cuda(), torch.randn(8, 32, device="cuda"), dtype)
+        compare(LinearReLU(17, 9).cuda(), torch.randn(5, 17, device="cuda"), dtype)
+
+
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_mlp_types(dtype, bias):
