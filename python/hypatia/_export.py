@@ -63,9 +63,10 @@ def export(
     with _quiet(), _slow_path():
         try:
             program = torch.export.export(module, args, dict(kwargs or {}), dynamic_shapes=dynamic, strict=False)
+            effects = program.run_decompositions({}).graph_signature
         except Exception as error:
             raise ExportError(f"torch.export: {_reason(error)}") from error
-        _refuse_mutation(program)
+        _refuse_mutation(effects)
         try:  # not optimized, which is for us to do: so weights are as they are in the module
             onnx_program = torch.onnx.export(program, dynamo=True, optimize=False, opset_version=_OPSET, verbose=False)
         except Exception as error:
@@ -91,10 +92,9 @@ def _slow_path() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
-def _refuse_mutation(program: Any) -> None:
+def _refuse_mutation(signature: Any) -> None:
     """An ONNX model has no effects: a module that writes to a buffer or an input would lose them. What is written to
     is known of a program whose operators have no effects, either."""
-    signature = program.run_decompositions({}).graph_signature
     written = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
     if written:
         raise ExportError(f"it writes to {', '.join(sorted(written))} in place, which a plan cannot")

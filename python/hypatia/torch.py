@@ -108,6 +108,8 @@ def backend(graph: torch.fx.GraphModule, example: Sequence[Any], **named: Any) -
     - ``frozen``: parameters are not watched for changes.
     - ``cache``: a folder that keeps plans for later processes.
     - ``tune``: seconds to :meth:`Plan.tune` a new plan for.
+
+    A ``mode`` of ``torch.compile`` says nothing to it.
     """
     options = dict(named.pop("options", None) or {})
     named.pop("mode", None)
@@ -151,6 +153,10 @@ class _Graph:
         except Error as error:
             self._fall_back(str(error), error)
             return
+        except Exception as error:  # of PyTorch, about a graph of a kind that nobody has thought of
+            self._fall_back(f"{type(error).__name__}: {error}", error)
+            return
+        self._attached = any(example[place].requires_grad for place in self._captured.inputs)
         self._weights = [place for _, place in self._captured.weights.values()]
         if not self._frozen:  # tensors made under inference_mode have no version
             self._watched = [place for place in self._weights if not example[place].is_inference()]
@@ -167,6 +173,8 @@ class _Graph:
         if self._seen and self._seen != self._versions(args):
             self._weights_changed(args)
         inputs = [args[place] for place in captured.inputs]
+        if self._attached:  # DLPack of older releases refuses them, and here nobody wants gradients
+            inputs = [t.detach() for t in inputs]
         plan = self.plans.get((), self)
         if plan is self:
             plan = self._plan_for(args, inputs)

@@ -120,6 +120,21 @@ def test_several_outputs_and_kinds_of_inputs():
     near(twice, other)
 
 
+def test_inputs_that_require_gradients_nobody_wants():
+    module, x = net(), torch.randn(2, 6, requires_grad=True)
+    with torch.no_grad():
+        y = compiled(module)(x)
+        near(y, module(x))
+    assert not y.requires_grad
+
+
+def test_what_goes_wrong_in_pytorch_runs_eager(monkeypatch):
+    monkeypatch.setattr(torch.fx.GraphModule, "named_buffers", lambda graph: 1 / 0)
+    with torch.no_grad(), pytest.warns(ht.FallbackWarning, match="ZeroDivisionError"):
+        x, module = torch.randn(2, 6), net()
+        near(compiled(module, strict=False)(x), module(x))
+
+
 def test_outputs_are_new():
     ours = compiled(net())
     with torch.no_grad():
@@ -359,7 +374,8 @@ def test_entry_point(tmp_path):
         "print(sys.modules['hypatia.torch'].plans())"
     )
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    said = subprocess.run([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+    environment = {**os.environ, "PYTHONPATH": path}
+    said = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
     assert said.returncode == 0 and "hypatia.Plan" in said.stdout, said.stderr
 
 

@@ -70,7 +70,8 @@ def test_mlp_types(dtype, bias):
 def test_a_sequential_of_torch_is_the_same():
     plain = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 2))
     ours = FusedMLP([6, 8, 2])
-    ours.load_state_dict({name.replace("0.", "layers.0.").replace("2.", "layers.1."): v for name, v in plain.state_dict().items()})
+    names = {"0": "layers.0", "2": "layers.1"}
+    ours.load_state_dict({f"{names[name[0]]}{name[1:]}": value for name, value in plain.state_dict().items()})
     x = torch.randn(3, 6)
     torch.testing.assert_close(ours(x), plain(x), rtol=1e-5, atol=1e-5)
     one = LinearReLU(6, 8)
