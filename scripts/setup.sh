@@ -44,9 +44,8 @@ have_cmake() {
     [ "$(printf '%s\n3.25\n' "$version" | sort -V | head -n 1)" = 3.25 ]
 }
 
-# use_venv MODULE...: a virtual environment with these Python packages, first in PATH, where python3 lacks one of them.
-use_venv() {
-    [ -x .venv/bin/python3 ] && PATH=$PWD/.venv/bin:$PATH
+# find_lacking MODULE...: sets `lacking` to the packages that python3 has not.
+find_lacking() {
     lacking=
     for module in "$@"; do
         case $module in
@@ -54,9 +53,19 @@ use_venv() {
         *) python3 -c "import $module" 2> /dev/null || lacking="$lacking $module" ;;
         esac
     done
+}
+
+# use_venv MODULE...: a virtual environment with these Python packages, first in PATH, where python3 lacks one of them.
+use_venv() {
+    [ -x .venv/bin/python3 ] && PATH=$PWD/.venv/bin:$PATH
+    find_lacking "$@"
     [ -n "$lacking" ] || return 0
+    if [ ! -x .venv/bin/python3 ]; then
+        install_packages python3 python3-venv ca-certificates
+        python3 -m venv .venv
+        PATH=$PWD/.venv/bin:$PATH
+        find_lacking "$@" # all that was outside of it
+    fi
     say "virtual environment .venv:$lacking"
-    [ -x .venv/bin/python3 ] || { install_packages python3 python3-venv ca-certificates && python3 -m venv .venv; }
-    PATH=$PWD/.venv/bin:$PATH
     eval "python3 -m pip install --quiet --disable-pip-version-check $lacking"
 }

@@ -126,4 +126,4 @@ if [ -e "$libdir/libhypatia-rt.so" ]; then
 fi
 
 # Only what is public is installed.
-[ "$(ls "$prefix/include/hypatia" | tr '\n' ' ')" = "compiler.h egraph.h nn.h onnx.h runtime.h runtime.hpp signature.h status.h tensor_io.h types.h " ]
+[ "$(ls "$prefix/include/hypatia" | tr '\n' ' ')" = "compiler.h egglog.h egraph.h nn.h onnx.h runtime.h runtime.hpp signature.h status.h tensor_io.h types.h " ]
