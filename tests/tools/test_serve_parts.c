@@ -35,9 +35,10 @@ static bool fails(void)
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
 void *__real_aligned_alloc(size_t alignment, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
+#define SEEN __attribute__((visibility("default"))) /* the linker wraps them for the sanitizers' library, too, which has to see them */
+SEEN void *__wrap_malloc(size_t size);
+SEEN void *__wrap_calloc(size_t count, size_t size);
+SEEN void *__wrap_aligned_alloc(size_t alignment, size_t size);
 void *__wrap_malloc(size_t size) { return fails() ? NULL : __real_malloc(size); }
 void *__wrap_calloc(size_t count, size_t size) { return fails() ? NULL : __real_calloc(count, size); }
 void *__wrap_aligned_alloc(size_t alignment, size_t size)
