@@ -35,7 +35,8 @@ static bool fails(void)
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
 void *__real_aligned_alloc(size_t alignment, size_t size);
-#define SEEN __attribute__((visibility("default"))) /* the linker wraps them for the sanitizers' library, too, which has to see them */
+/* The linker wraps them for the sanitizers' library, too, which has to see them. */
+#define SEEN __attribute__((visibility("default")))
 SEEN void *__wrap_malloc(size_t size);
 SEEN void *__wrap_calloc(size_t count, size_t size);
 SEEN void *__wrap_aligned_alloc(size_t alignment, size_t size);
