@@ -257,7 +257,7 @@ HYP_NODISCARD hyp_status hyp_el_sequence_of(hyp_egglog *db, uint32_t sort, const
 static inline const uint32_t *hyp_el_words(const hyp_egglog *db, hyp_el_value v, uint32_t *out_len)
 {
     *out_len = db->sequences.data[v].len;
-    return db->words_of.data + db->sequences.data[v].start;
+    return *out_len ? db->words_of.data + db->sequences.data[v].start : NULL; /* while all are empty there are no words */
 }
 /* Puts the words of a container into its canonical order, without doubles in a Set; of a Map the last of equal keys stays.
  * Gives the new length. */

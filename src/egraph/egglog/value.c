@@ -92,7 +92,7 @@ hyp_status hyp_el_string(hyp_egglog *db, const char *text, size_t len, hyp_el_va
 static uint64_t hash_sequence(const hyp_egglog *db, size_t i)
 {
     hyp_el_sequence s = db->sequences.data[i];
-    return hyp_hash(db->words_of.data + s.start, s.len * sizeof(uint32_t), s.sort);
+    return hyp_hash(s.len ? db->words_of.data + s.start : NULL, s.len * sizeof(uint32_t), s.sort);
 }
 
 hyp_status hyp_el_sequence_of(hyp_egglog *db, uint32_t sort, const uint32_t *words, size_t len, hyp_el_value *out,
