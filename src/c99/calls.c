@@ -18,15 +18,6 @@ static bool want_floats(hyp_c99_writer *w, const hyp_call_arguments *a)
     return !w->lacks;
 }
 
-static void put_operand(hyp_c99_writer *w, uint32_t tensor_plus1)
-{
-    hyp_strbuf_puts(&w->body, ", ");
-    if (tensor_plus1)
-        hyp_c99_tensor(w, tensor_plus1 - 1);
-    else
-        hyp_strbuf_puts(&w->body, "0");
-}
-
 static void put_number(hyp_c99_writer *w, double number)
 {
     hyp_strbuf_puts(&w->body, ", ");
@@ -43,8 +34,8 @@ static hyp_status put_layer_norm(hyp_c99_writer *w, const HypPlan__Call *s, cons
     if (!want_floats(w, a)) return HYP_OK;
     hyp_strbuf_printf(&w->body, "    hyp_%s(%" PRId64 ", %" PRId64, rms ? "rms_norm" : "layer_norm", rows, size);
     put_number(w, a->attrs[1].f);
-    for (size_t i = 0; i < (rms ? 2 : 3); i++) put_operand(w, hyp_plan_call_input(s, i));
-    for (size_t i = 0; i < (rms ? 1 : 3); i++) put_operand(w, i < s->n_outputs ? s->outputs[i] + 1 : 0);
+    for (size_t i = 0; i < (rms ? 2 : 3); i++) hyp_c99_operand(w, hyp_plan_call_input(s, i));
+    for (size_t i = 0; i < (rms ? 1 : 3); i++) hyp_c99_operand(w, i < s->n_outputs ? s->outputs[i] + 1 : 0);
     hyp_strbuf_puts(&w->body, ");\n");
     hyp_c99_want(w, rms ? "rms_norm" : "layer_norm");
     return HYP_OK;
@@ -60,8 +51,8 @@ static hyp_status put_lrn(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_c
     hyp_strbuf_printf(&w->body, "    hyp_lrn(%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64, outer, channels, inner,
                       a->attrs[0].i);
     for (int i = 1; i < 4; i++) put_number(w, a->attrs[i].f);
-    put_operand(w, hyp_plan_call_input(s, 0));
-    put_operand(w, s->outputs[0] + 1);
+    hyp_c99_operand(w, hyp_plan_call_input(s, 0));
+    hyp_c99_operand(w, s->outputs[0] + 1);
     hyp_strbuf_puts(&w->body, ");\n");
     hyp_c99_want(w, "lrn");
     return HYP_OK;

@@ -243,6 +243,15 @@ void hyp_c99_tensor(hyp_c99_writer *w, uint32_t tensor)
     if (first) hyp_strbuf_printf(&w->body, " + %" PRIu64, first);
 }
 
+void hyp_c99_operand(hyp_c99_writer *w, uint32_t tensor_plus1)
+{
+    hyp_strbuf_puts(&w->body, ", ");
+    if (tensor_plus1)
+        hyp_c99_tensor(w, tensor_plus1 - 1);
+    else
+        hyp_strbuf_puts(&w->body, "0");
+}
+
 void hyp_c99_pointer(hyp_c99_writer *w, const char *name, uint32_t tensor_plus1, bool read)
 {
     const char *type = tensor_plus1 ? hyp_c99_type(hyp_c99_dtype(w, tensor_plus1 - 1)) : "float";

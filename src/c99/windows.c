@@ -41,16 +41,6 @@ static bool has_form(hyp_c99_writer *w, const hyp_call_arguments *a, const hyp_w
     return !w->lacks;
 }
 
-/* `, in0` or `, 0` for what is absent. */
-static void put_operand(hyp_c99_writer *w, uint32_t tensor_plus1)
-{
-    hyp_strbuf_puts(&w->body, ", ");
-    if (tensor_plus1)
-        hyp_c99_tensor(w, tensor_plus1 - 1);
-    else
-        hyp_strbuf_puts(&w->body, "0");
-}
-
 hyp_status hyp_c99_conv(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_call_arguments *a)
 {
     hyp_conv v;
@@ -64,10 +54,10 @@ hyp_status hyp_c99_conv(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_cal
                       apart ? "hyp_depthwise" : "hyp_conv", v.batch, v.group);
     if (!apart) hyp_strbuf_printf(&w->body, "%" PRId64 ", ", v.in_channels);
     hyp_strbuf_printf(&w->body, "%" PRId64, v.out_channels);
-    for (size_t i = 0; i < 4; i++) put_operand(w, hyp_plan_call_input(s, i));
+    for (size_t i = 0; i < 4; i++) hyp_c99_operand(w, hyp_plan_call_input(s, i));
     hyp_strbuf_printf(&w->body, ", %d, ", v.act);
     hyp_c99_float(&w->body, v.p);
-    put_operand(w, s->outputs[0] + 1);
+    hyp_c99_operand(w, s->outputs[0] + 1);
     hyp_strbuf_puts(&w->body, apart ? "};\n        hyp_convolve_channels(&s, &w);\n"
                                     : "};\n        hyp_convolve(&s, &w, work->room);\n");
     hyp_c99_end(w);
@@ -90,8 +80,8 @@ hyp_status hyp_c99_conv_transpose(hyp_c99_writer *w, const HypPlan__Call *s, con
     put_window(w, &v.window);
     hyp_strbuf_printf(&w->body, "        const struct hyp_transposed s = {%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64,
                       v.batch, v.group, v.in_channels, v.out_channels);
-    for (size_t i = 0; i < 3; i++) put_operand(w, hyp_plan_call_input(s, i));
-    put_operand(w, s->outputs[0] + 1);
+    for (size_t i = 0; i < 3; i++) hyp_c99_operand(w, hyp_plan_call_input(s, i));
+    hyp_c99_operand(w, s->outputs[0] + 1);
     hyp_strbuf_puts(&w->body, "};\n        hyp_convolve_back(&s, &w);\n");
     hyp_c99_end(w);
     hyp_c99_want(w, "conv_transpose");
@@ -112,8 +102,8 @@ hyp_status hyp_c99_pool(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_cal
                              : "HYP_MAX",
                       mean && a->attrs[5].i != 0);
     hyp_c99_float(&w->body, norm ? (double)a->attrs[5].i : 0);
-    put_operand(w, hyp_plan_call_input(s, 0));
-    put_operand(w, s->outputs[0] + 1);
+    hyp_c99_operand(w, hyp_plan_call_input(s, 0));
+    hyp_c99_operand(w, s->outputs[0] + 1);
     hyp_strbuf_puts(&w->body, ");\n");
     hyp_c99_end(w);
     hyp_c99_want(w, "pool");
@@ -129,8 +119,8 @@ hyp_status hyp_c99_max_pool_places(hyp_c99_writer *w, const HypPlan__Call *s, co
     put_window(w, &window);
     hyp_strbuf_printf(&w->body, "        hyp_max_pool_places(&w, %" PRId64 ", %d", a->in[0].dims[0] * a->in[0].dims[1],
                       a->attrs[5].i != 0);
-    put_operand(w, hyp_plan_call_input(s, 0));
-    for (size_t i = 0; i < 2; i++) put_operand(w, s->outputs[i] + 1);
+    hyp_c99_operand(w, hyp_plan_call_input(s, 0));
+    for (size_t i = 0; i < 2; i++) hyp_c99_operand(w, s->outputs[i] + 1);
     hyp_strbuf_puts(&w->body, ");\n");
     hyp_c99_end(w);
     hyp_c99_want(w, "max_pool_places");

@@ -60,6 +60,7 @@ void hyp_c99_name(hyp_strbuf *sb, const char *name); /* of a model, for a commen
 void hyp_c99_begin(hyp_c99_writer *w);               /* a block; ends with hyp_c99_end */
 void hyp_c99_end(hyp_c99_writer *w);
 void hyp_c99_tensor(hyp_c99_writer *w, uint32_t tensor); /* an expression: a pointer to its first element */
+void hyp_c99_operand(hyp_c99_writer *w, uint32_t tensor_plus1); /* ", " and such an expression; 0 for what is absent */
 /* `const float *x = in0;`; `read`: the step does not write it. Tensor + 1, of which 0 makes it NULL. */
 void hyp_c99_pointer(hyp_c99_writer *w, const char *name, uint32_t tensor_plus1, bool read);
 void hyp_c99_long(hyp_c99_writer *w, const char *name, int64_t value); /* `const long n = 3;` */
