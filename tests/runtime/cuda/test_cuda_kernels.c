@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "runtime/cuda/emulator_tells.h"
+#include "runtime/cuda/loaded.h"
 #include "runtime/plan_builder.h"
 
 #define OP(name) HYP_PLAN__POINTWISE__OP__##name
@@ -56,43 +57,6 @@ static int remove_plan(void **state)
     return 0;
 }
 
-/* A count of the emulator: emulator_compiled, emulator_generated_runs, emulator_modules. */
-static int count_of(const char *name)
-{
-    int (*count)(void) = NULL;
-    assert_true(emulator_function(name, &count));
-    return count();
-}
-
-typedef struct loaded {
-    hyp_engine *engine;
-    hyp_context *context;
-    char log[4096];
-} loaded;
-
-static void keep_line(const char *line, void *log)
-{
-    strncat(log, line, 4095 - strlen(log));
-    strncat(log, "\n", 4095 - strlen(log));
-}
-
-static void load(loaded *l)
-{
-    hyp_diag diag = {0};
-    *l->log = 0;
-    hyp_engine_options options = {
-        .size = sizeof options, .device = HYP_DEVICE_CUDA, .log = keep_line, .log_user = l->log};
-    if (hyp_engine_load_file(path, &options, &l->engine, &diag) != HYP_OK ||
-        hyp_context_create(l->engine, NULL, &l->context, &diag) != HYP_OK)
-        fail_msg("%s", diag.message);
-}
-
-static void unload(loaded *l)
-{
-    hyp_context_destroy(l->context);
-    hyp_engine_destroy(l->engine);
-}
-
 static hyp_tune_report tune(const loaded *l, const char *mode, int64_t rows)
 {
     return tune_in_mode(l->context, mode, HYP_F32, rows, WIDTH);
@@ -131,7 +95,7 @@ static void write_tuned(void)
     loaded l;
     hyp_diag diag = {0};
     write_section(NULL);
-    load(&l);
+    load(&l, path);
     tune(&l, "", ROWS);
     assert_int_equal(hyp_context_save_plan(l.context, path, &diag), HYP_OK);
     unload(&l);
@@ -144,7 +108,7 @@ static void a_faster_kernel_is_kept_and_shared_by_equal_steps(void **state)
     (void)state;
     loaded l;
     write_section(NULL);
-    load(&l);
+    load(&l, path);
     assert_int_equal(run(&l, ROWS), 0);
     int modules = count_of("emulator_modules"); /* with that of the kernels of steps that nobody tuned */
     hyp_tune_report report = tune(&l, "", ROWS);
@@ -171,13 +135,13 @@ static void a_slower_kernel_is_not_kept_and_not_compiled_again(void **state)
     loaded l;
     hyp_diag diag = {0};
     write_section(NULL);
-    load(&l);
+    load(&l, path);
     hyp_tune_report report = tune(&l, "slow generated", ROWS);
     assert_true(report.timed == 2 && report.replaced == 0);
     assert_int_equal(run(&l, ROWS), 0);
     assert_int_equal(hyp_context_save_plan(l.context, path, &diag), HYP_OK);
     unload(&l);
-    load(&l);
+    load(&l, path);
     int compiled = count_of("emulator_compiled");
     report = tune(&l, "", ROWS);
     assert_true(report.known == 2 && report.timed == 0);
@@ -191,7 +155,7 @@ static void a_wrong_kernel_is_not_kept(void **state)
     (void)state;
     loaded l;
     write_section(NULL);
-    load(&l);
+    load(&l, path);
     hyp_tune_report report = tune(&l, "wrong generated", ROWS);
     assert_true(report.timed == 2 && report.replaced == 0);
     assert_int_equal(run(&l, ROWS), 0);
@@ -204,7 +168,7 @@ static void without_a_compiler_the_rest_is_tuned_and_the_reason_said(void **stat
     loaded l;
     char library[4096];
     write_section(NULL);
-    load(&l);
+    load(&l, path);
     hyp_tune_report report = tune(&l, "uncompiled", ROWS);
     assert_true(report.products == 0 && report.timed == 0);
     assert_string_equal(report.no_kernels,
@@ -212,7 +176,7 @@ static void without_a_compiler_the_rest_is_tuned_and_the_reason_said(void **stat
     unload(&l);
     snprintf(library, sizeof library, "%s", getenv("HYPATIA_NVRTC"));
     setenv("HYPATIA_NVRTC", "/nowhere/libnvrtc.so", 1);
-    load(&l);
+    load(&l, path);
     report = tune(&l, "", ROWS);
     setenv("HYPATIA_NVRTC", library, 1);
     assert_true(report.products == 0 && report.timed == 0 && report.known == 0);
@@ -232,7 +196,7 @@ static void tuning_without_memory_is_an_error_that_leaks_nothing(void **state)
         loaded l;
         hyp_diag diag = {0};
         hyp_tensor x = {.dtype = HYP_F32, .rank = 2, .dims = {ROWS, WIDTH}};
-        load(&l);
+        load(&l, path);
         hyp_mem_fail_after(n);
         status = hyp_context_tune(l.context, &x, 1, NULL, NULL, &diag);
         hyp_mem_fail_after(0);
@@ -253,7 +217,7 @@ static void a_saved_plan_runs_its_kernels_and_compiles_nothing(void **state)
     int compiled = count_of("emulator_compiled");
     snprintf(library, sizeof library, "%s", getenv("HYPATIA_NVRTC"));
     setenv("HYPATIA_NVRTC", "/nowhere/libnvrtc.so", 1);
-    load(&l);
+    load(&l, path);
     other.engine = l.engine;
     assert_int_equal(hyp_context_create(l.engine, NULL, &other.context, &diag), HYP_OK);
     assert_non_null(strstr(l.log, "products tuned for this device: 2"));
@@ -275,8 +239,8 @@ static void what_was_found_can_be_carried_to_another_context(void **state)
     loaded from, to;
     hyp_diag diag = {0};
     write_section(NULL);
-    load(&from);
-    load(&to);
+    load(&from, path);
+    load(&to, path);
     tune(&from, "", ROWS);
     for (size_t i = 0; i < 2; i++) {
         hyp_tuned tuned = hyp_context_tuned(from.context, i);
@@ -333,7 +297,7 @@ static void kernels_that_cannot_be_used_are_not_and_the_log_says_so(void **state
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_tuned();
         change_section(cases[i].change);
-        load(&l);
+        load(&l, path);
         assert_non_null(strstr(l.log, cases[i].says));
         assert_int_equal(run(&l, ROWS), 0);
         unload(&l);
@@ -346,7 +310,7 @@ static void a_damaged_kernel_that_is_added_is_not_used_and_the_log_says_so(void 
     loaded l;
     hyp_diag diag = {0};
     write_tuned();
-    load(&l);
+    load(&l, path);
     for (size_t i = 0; i < 2; i++) {
         hyp_tuned tuned = hyp_context_tuned(l.context, i);
         tuned.algorithm_bytes = i == 0 ? 100 : tuned.algorithm_bytes - 200;

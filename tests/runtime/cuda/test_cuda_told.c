@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "runtime/cuda/emulator_tells.h"
+#include "runtime/cuda/loaded.h"
 #include "runtime/cuda/session/told_kernels.h"
 #include "runtime/plan_builder.h"
 
@@ -69,42 +70,6 @@ static int end(void **state)
     return 0;
 }
 
-static int count_of(const char *name)
-{
-    int (*count)(void) = NULL;
-    assert_true(emulator_function(name, &count));
-    return count();
-}
-
-typedef struct loaded {
-    hyp_engine *engine;
-    hyp_context *context;
-    char log[4096];
-} loaded;
-
-static void keep_line(const char *line, void *log)
-{
-    strncat(log, line, 4095 - strlen(log));
-    strncat(log, "\n", 4095 - strlen(log));
-}
-
-static void load(loaded *l)
-{
-    hyp_diag diag = {0};
-    *l->log = 0;
-    hyp_engine_options options = {
-        .size = sizeof options, .device = HYP_DEVICE_CUDA, .log = keep_line, .log_user = l->log};
-    if (hyp_engine_load_file(path, &options, &l->engine, &diag) != HYP_OK ||
-        hyp_context_create(l->engine, NULL, &l->context, &diag) != HYP_OK)
-        fail_msg("%s", diag.message);
-}
-
-static void unload(loaded *l)
-{
-    hyp_context_destroy(l->context);
-    hyp_engine_destroy(l->engine);
-}
-
 static float f(float x, int column) { return 0.5f * x + fmaxf(x, (float)(column % 5 - 2)); }
 
 /* Runs for so many rows and checks the result of f32. */
@@ -142,7 +107,7 @@ static void steps_that_differ_in_sizes_share_kernels_and_a_plan_is_one_program(v
     (void)state;
     loaded l;
     int compiled = count_of("emulator_compiled");
-    load(&l);
+    load(&l, path);
     assert_int_equal(count_of("emulator_compiled"), compiled); /* no shapes are prepared yet */
     assert_int_equal(run(&l, 24), STEPS);
     assert_int_equal(count_of("emulator_compiled"), compiled + 1);
@@ -167,7 +132,7 @@ static void shapes_are_ready_when_they_are_reserved(void **state)
     loaded l;
     hyp_diag diag = {0};
     hyp_tensor x = {.dtype = HYP_F32, .rank = 2, .dims = {24, WIDTH}};
-    load(&l);
+    load(&l, path);
     assert_int_equal(hyp_context_reserve(l.context, &x, 1, &diag), HYP_OK);
     int compiled = count_of("emulator_compiled");
     assert_int_equal(run(&l, 24), STEPS);
@@ -190,7 +155,7 @@ static void contexts_of_an_engine_share_them_on_any_threads(void **state)
     hyp_diag diag = {0};
     hyp_context *contexts[THREADS];
     pthread_t threads[THREADS];
-    load(&l);
+    load(&l, path);
     int compiled = count_of("emulator_compiled");
     for (int i = 0; i < THREADS; i++) assert_int_equal(hyp_context_create(l.engine, NULL, &contexts[i], &diag), HYP_OK);
     for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, run_often, contexts[i]), 0);
@@ -206,12 +171,12 @@ static void tuned_steps_need_none(void **state)
     (void)state;
     loaded l, again;
     hyp_diag diag = {0};
-    load(&l);
+    load(&l, path);
     hyp_tune_report report = tune_in_mode(l.context, "", HYP_F32, 24, WIDTH);
     assert_int_equal(report.replaced, KERNELS); /* a kernel for one size is faster, on the emulator */
     assert_int_equal(hyp_context_save_plan(l.context, path, &diag), HYP_OK);
     unload(&l);
-    load(&again);
+    load(&again, path);
     int compiled = count_of("emulator_compiled"), told = count_of("emulator_sized_runs");
     run_rows(again.context, 24);
     assert_int_equal(count_of("emulator_compiled"), compiled);
@@ -241,7 +206,7 @@ static void short_steps_need_none(void **state)
                   pb_instr(&builder, s, OP(RELU), sum, 0, 0, 0, HYP_F32));
         pb_write(&builder, path);
         pb_dispose(&builder);
-        load(&l);
+        load(&l, path);
         hyp_diag diag = {0};
         size_t bytes = 2 * (size_t)width * sizeof *x;
         hyp_tensor in = {.data = x, .bytes = bytes, .dtype = HYP_F32, .rank = 2, .dims = {2, width}};
@@ -270,7 +235,7 @@ static void without_a_compiler_steps_are_interpreted_and_the_log_says_why_once(v
     for (int i = 0; i < 2; i++) {
         loaded l;
         setenv("HYPATIA_NVRTC", cases[i].library, 1);
-        load(&l);
+        load(&l, path);
         assert_int_equal(run(&l, 24), 0);
         assert_int_equal(run(&l, MOST_ROWS), 0);
         const char *said = strstr(l.log, cases[i].says);
@@ -287,7 +252,7 @@ static void a_kernel_that_does_not_compile_is_in_nobodys_way(void **state)
     loaded l;
     write_plan(HYP_F64);
     setenv("HYPATIA_EMULATOR", "uncompiled double", 1);
-    load(&l);
+    load(&l, path);
     static float in[24 * WIDTH];
     static double got[24 * WIDTH];
     hyp_diag diag = {0};
@@ -324,7 +289,7 @@ static void an_engine_does_not_compile_without_end(void **state)
     pb_write(&builder, path);
     pb_dispose(&builder);
     setenv("HYPATIA_EMULATOR", "uncompiled", 1); /* or this would take long */
-    load(&l);
+    load(&l, path);
     float in[WIDTH] = {1}, got[WIDTH];
     hyp_diag diag = {0};
     hyp_tensor x = {.data = in, .bytes = sizeof in, .dtype = HYP_F32, .rank = 1, .dims = {WIDTH}};
@@ -349,7 +314,7 @@ static void without_memory_a_run_is_an_error_that_can_be_tried_again(void **stat
         hyp_diag diag = {0};
         hyp_tensor x = {.data = in, .bytes = sizeof in, .dtype = HYP_F32, .rank = 2, .dims = {1, WIDTH}};
         hyp_tensor y = {.data = got, .bytes = sizeof got, .dtype = HYP_F32};
-        load(&l);
+        load(&l, path);
         hyp_mem_fail_after(n);
         status = hyp_context_run(l.context, &x, 1, &y, 1, &diag);
         hyp_mem_fail_after(0);
@@ -386,19 +351,19 @@ static void what_was_compiled_is_kept_for_other_engines(void **state)
     (void)state;
     loaded l;
     char library[4096];
-    load(&l);
+    load(&l, path);
     int compiled = count_of("emulator_compiled");
     assert_int_equal(run(&l, 24), STEPS);
     assert_int_equal(count_of("emulator_compiled"), compiled + 1);
     unload(&l);
-    load(&l);
+    load(&l, path);
     assert_int_equal(run(&l, 24), STEPS);
     assert_int_equal(count_of("emulator_compiled"), compiled + 1);
     assert_null(strstr(l.log, "kernels compiled"));
     unload(&l);
     snprintf(library, sizeof library, "%s", getenv("HYPATIA_NVRTC")); /* and needs no compiler then */
     setenv("HYPATIA_NVRTC", "/nowhere/libnvrtc.so", 1);
-    load(&l);
+    load(&l, path);
     assert_int_equal(run(&l, 24), STEPS);
     assert_null(strstr(l.log, "interpreted"));
     assert_int_equal(run(&l, MOST_ROWS), 0);
@@ -413,7 +378,7 @@ static void an_entry_that_the_driver_refuses_is_made_anew(void **state)
     (void)state;
     loaded l;
     char command[160];
-    load(&l);
+    load(&l, path);
     int compiled = count_of("emulator_compiled");
     assert_int_equal(run(&l, 24), STEPS);
     unload(&l);
@@ -421,7 +386,7 @@ static void an_entry_that_the_driver_refuses_is_made_anew(void **state)
              "for f in %s/*.entry; do printf xxxx | dd of=$f bs=1 seek=9000 conv=notrunc 2> /dev/null; done", folder);
     assert_int_equal(system(command), 0);
     for (int i = 0; i < 2; i++) {
-        load(&l);
+        load(&l, path);
         assert_int_equal(run(&l, 24), STEPS);
         assert_int_equal(count_of("emulator_compiled"), compiled + 2);
         unload(&l);
