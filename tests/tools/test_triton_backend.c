@@ -407,7 +407,10 @@ static void plans_have_to_be_signed(void **state)
 {
     (void)state;
     const char *key = getenv("TRITON_TEST_KEY");
-    if (!key) skip(); /* there is no libsodium */
+    if (!key) {
+        puts("skipped: no plan is signed, as there is no libsodium");
+        skip();
+    }
     char settings[700];
     snprintf(settings, sizeof settings, "{\"cmdline\": {\"require-signature\": \"%s\", \"threads\": \"1\"}}", key);
     refused("places", places, settings, "is not signed");
@@ -509,7 +512,10 @@ static void every_allocation_may_fail(void **state)
 static void data_may_lie_on_the_gpu(void **state)
 {
     (void)state;
-    if (kind != TRITONSERVER_INSTANCEGROUPKIND_GPU) skip();
+    if (kind != TRITONSERVER_INSTANCEGROUPKIND_GPU) {
+        puts("skipped: this run is on the CPU");
+        skip();
+    }
     server s;
     serve(&s, "scaled",
           "{\"max_batch_size\": 8, \"input\": [{\"name\": \"x\", \"data_type\": \"TYPE_FP32\", \"dims\": [3]}],"
