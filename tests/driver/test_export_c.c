@@ -23,10 +23,10 @@ static int setup(void **state)
     static const char *const names[] = {"batch"};
     static const int64_t values[] = {2};
     const hyp_compile_options o = {.size = sizeof o, .dim_names = names, .dim_values = values, .dim_count = 1};
-    snprintf(plan, sizeof plan, "test_export_c.%ld.bin", (long)getpid());
-    snprintf(text, sizeof text, "test_export_c.%ld.c", (long)getpid());
-    snprintf(header, sizeof header, "test_export_c.%ld.h", (long)getpid());
-    snprintf(weights, sizeof weights, "test_export_c.%ld.weights", (long)getpid());
+    snprintf(plan, sizeof plan, "/tmp/hyp_test_export_c_%ld.bin", (long)getpid());
+    snprintf(text, sizeof text, "/tmp/hyp_test_export_c_%ld.c", (long)getpid());
+    snprintf(header, sizeof header, "/tmp/hyp_test_export_c_%ld.h", (long)getpid());
+    snprintf(weights, sizeof weights, "/tmp/hyp_test_export_c_%ld.weights", (long)getpid());
     return hyp_compile_file(MODEL, plan, &o, NULL, NULL) == HYP_OK ? 0 : -1;
 }
 
