@@ -13,6 +13,8 @@
 #include "hypatia/runtime.h"
 #include "triton_mock.h"
 
+#define SKIP(why) (puts("skipped: " why), skip())
+
 static struct library real, failing; /* `failing` asks the test for memory */
 static TRITONSERVER_InstanceGroupKind kind = TRITONSERVER_INSTANCEGROUPKIND_CPU;
 
@@ -407,10 +409,7 @@ static void plans_have_to_be_signed(void **state)
 {
     (void)state;
     const char *key = getenv("TRITON_TEST_KEY");
-    if (!key) {
-        puts("skipped: no plan is signed, as there is no libsodium");
-        skip();
-    }
+    if (!key) SKIP("no plan is signed, as there is no libsodium");
     char settings[700];
     snprintf(settings, sizeof settings, "{\"cmdline\": {\"require-signature\": \"%s\", \"threads\": \"1\"}}", key);
     refused("places", places, settings, "is not signed");
@@ -512,10 +511,7 @@ static void every_allocation_may_fail(void **state)
 static void data_may_lie_on_the_gpu(void **state)
 {
     (void)state;
-    if (kind != TRITONSERVER_INSTANCEGROUPKIND_GPU) {
-        puts("skipped: this run is on the CPU");
-        skip();
-    }
+    if (kind != TRITONSERVER_INSTANCEGROUPKIND_GPU) SKIP("this run is on the CPU");
     server s;
     serve(&s, "scaled",
           "{\"max_batch_size\": 8, \"input\": [{\"name\": \"x\", \"data_type\": \"TYPE_FP32\", \"dims\": [3]}],"
