@@ -92,7 +92,7 @@ static void expect(const char *what, size_t have, size_t want)
     exit(1);
 }
 
-static void check_math(const hyp_run_report *report)
+static void check_math(const hyp_egraph_run_report *report)
 {
     for (size_t i = 0; i < report->iteration_count && i + 1 < MATH_STEPS; i++) {
         expect("e-nodes", report->iterations[i].e_nodes, math_nodes[i + 1]);
@@ -100,7 +100,7 @@ static void check_math(const hyp_run_report *report)
     }
 }
 
-static void check_sums(const hyp_run_report *report, size_t n)
+static void check_sums(const hyp_egraph_run_report *report, size_t n)
 {
     size_t three = 1, two = (size_t)1 << n;
     for (size_t i = 0; i < n; i++) three *= 3;
@@ -278,11 +278,11 @@ static outcome run_once(const settings *s)
     const char *text = sums ? sums_rules : math_rules;
     hyp_egraph *eg = make_egraph(s, &diag);
     hyp_ruleset *rules = parse_rules(eg, text, s, &diag);
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     size_t told = 0, applications = 0;
     hyp_class_id roots[MATH_TERMS];
     size_t root_count = add_terms(eg, s, roots, &diag);
-    hyp_run_options run = {.size = sizeof run, .max_iterations = sums ? 0 : s->size};
+    hyp_egraph_run_options run = {.size = sizeof run, .max_iterations = sums ? 0 : s->size};
     if (backoff) run.scheduler = HYP_SCHEDULER_BACKOFF;
     if (s->with == WITH_CALLBACK) run.on_rewrite = count_rewrite, run.user = &told;
     double begin = now();
@@ -305,7 +305,7 @@ static outcome run_once(const settings *s)
         check_sums(&report, s->size);
     else if (!backoff && s->with != WITH_FOLD) /* which learns more than rules say */
         check_math(&report);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     if (s->extract) {
         hyp_extraction extraction;
         begin = now();
@@ -319,7 +319,7 @@ static outcome run_once(const settings *s)
         begin = now();
         need(hyp_egraph_run(eg, rules, &run, &report, &diag), &diag);
         out.again = now() - begin;
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
     }
     hyp_ruleset_destroy(rules);
     hyp_egraph_destroy(eg);

@@ -65,7 +65,7 @@ static const cli_option saturate_options[] = {
 typedef struct saturation {
     const char *rules_path, *terms_path, *costs_path, *left, *right, *rules_text;
     size_t rules_len;
-    hyp_run_options run;
+    hyp_egraph_run_options run;
     int extract; /* hyp_extract_method, or -1 */
     bool json;
     hyp_egraph *eg;
@@ -117,7 +117,7 @@ static bool writes_to_stdout(const saturation *s)
     return (w->json && strcmp(w->json, "-") == 0) || (w->dot && strcmp(w->dot, "-") == 0);
 }
 
-static void print_report(const saturation *s, const hyp_run_report *r)
+static void print_report(const saturation *s, const hyp_egraph_run_report *r)
 {
     if (!s->json) {
         printf("%9s %9s %9s %9s %9s %9s %9s %9s\n", "iteration", "e-nodes", "e-classes", "matches", "applied", "search",
@@ -236,7 +236,7 @@ static void say_iteration(const hyp_iteration_report *iteration, size_t count, v
 }
 
 /* What is printed when the run has ended, by itself or not. */
-static hyp_status print_results(saturation *s, const hyp_run_report *report, hyp_diag *diag)
+static hyp_status print_results(saturation *s, const hyp_egraph_run_report *report, hyp_diag *diag)
 {
     hyp_status status = HYP_OK;
     if (!writes_to_stdout(s)) print_report(s, report);
@@ -248,7 +248,7 @@ static hyp_status print_results(saturation *s, const hyp_run_report *report, hyp
 
 static hyp_status run(saturation *s, hyp_diag *diag)
 {
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     hyp_status status = add_terms(s, diag);
     hyp_class_id c;
     if (status == HYP_OK && s->left) status = hyp_egraph_add_text(s->eg, s->left, &c, diag);
@@ -264,7 +264,7 @@ static hyp_status run(saturation *s, hyp_diag *diag)
     terminal_work_hide();
     if (status == HYP_OK) status = print_results(s, &report, diag);
     terminal_work_end();
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     return status;
 }
 

@@ -231,7 +231,7 @@ static bool reduce(const struct program *p)
     hyp_diag diag = {0};
     hyp_egraph *eg;
     hyp_ruleset *rules;
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     hyp_extraction ex;
     hyp_class_id root, result;
     language lang = {0};
@@ -246,7 +246,7 @@ static bool reduce(const struct program *p)
 
     /* A recursive function unrolls without end, so there must be limits; backoff keeps the rules that have many
      * matches from taking all of them. */
-    hyp_run_options limits = {
+    hyp_egraph_run_options limits = {
         .size = sizeof limits, .max_iterations = 40, .max_nodes = 50000, .scheduler = HYP_SCHEDULER_BACKOFF};
     must(hyp_egraph_add_text(eg, p->text, &root, &diag), &diag);
     must(hyp_egraph_run(eg, rules, &limits, &report, &diag), &diag);
@@ -261,7 +261,7 @@ static bool reduce(const struct program *p)
     if (!right) fprintf(stderr, "egraph_lambda: %s: wanted %s\n", p->what, p->result);
     free(answer);
     hyp_extraction_dispose(&ex);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     hyp_ruleset_destroy(rules);
     hyp_egraph_destroy(eg);
     return right;

@@ -149,7 +149,7 @@ static bool solve(const struct problem *p)
     hyp_diag diag = {0};
     hyp_egraph *eg;
     hyp_ruleset *rules;
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     hyp_extraction function, best;
     hyp_proof proof;
     hyp_class_id f, df, expected;
@@ -167,7 +167,7 @@ static bool solve(const struct problem *p)
     must(hyp_egraph_extract(eg, &f, 1, HYP_EXTRACT_TREE, cost, NULL, &function, &diag), &diag);
     double x = 1.25, h = 1e-5, slope = (value(eg, &function, f, x + h) - value(eg, &function, f, x - h)) / (2 * h);
 
-    hyp_run_options limits = {.size = sizeof limits, .max_iterations = 12, .max_nodes = 20000};
+    hyp_egraph_run_options limits = {.size = sizeof limits, .max_iterations = 12, .max_nodes = 20000};
     must(hyp_egraph_add_text(eg, derivative, &df, &diag), &diag);
     must(hyp_egraph_run(eg, rules, &limits, &report, &diag), &diag);
     must(hyp_egraph_extract(eg, &df, 1, HYP_EXTRACT_TREE, cost, NULL, &best, &diag), &diag);
@@ -186,7 +186,7 @@ static bool solve(const struct problem *p)
     hyp_proof_dispose(&proof);
     hyp_extraction_dispose(&function);
     hyp_extraction_dispose(&best);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     hyp_ruleset_destroy(rules);
     hyp_egraph_destroy(eg);
     return right;

@@ -254,7 +254,7 @@ HYP_API hyp_rule_info hyp_ruleset_rule(const hyp_ruleset *rules, size_t i);
 /* A disabled rule is not searched. All are enabled at first. */
 HYP_API void hyp_ruleset_enable(hyp_ruleset *rules, size_t i, bool enabled);
 
-/* Limits of one rule in place of those of hyp_run_options: matches that the e-graph may have before the rule is
+/* Limits of one rule in place of those of hyp_egraph_run_options: matches that the e-graph may have before the rule is
  * banned by HYP_SCHEDULER_BACKOFF, and iterations of the first ban. 0 = as the run says, SIZE_MAX matches = never
  * banned. */
 HYP_API void hyp_ruleset_backoff(hyp_ruleset *rules, size_t i, size_t match_limit, size_t ban_length);
@@ -375,8 +375,8 @@ typedef struct hyp_iteration_report {
     double search_seconds, apply_seconds, rebuild_seconds;
 } hyp_iteration_report;
 
-typedef struct hyp_run_options {
-    size_t size;           /* sizeof(hyp_run_options) */
+typedef struct hyp_egraph_run_options {
+    size_t size;           /* sizeof(hyp_egraph_run_options) */
     size_t max_iterations; /* 0 = no limit, here and below */
     size_t max_nodes;      /* e-nodes; never overshot, not by one rule */
     size_t max_bytes;      /* memory of the e-graph, of which some is held back for rebuilding */
@@ -402,7 +402,7 @@ typedef struct hyp_run_options {
     /* HYP_SCHEDULER_CALLBACK only: see hyp_turn_kind. It may read the e-graph, but not change it. */
     size_t (*turn)(hyp_egraph *eg, const hyp_rule_turn *turn, void *user);
     void *turn_user;
-} hyp_run_options;
+} hyp_egraph_run_options;
 
 typedef struct hyp_rule_report {
     size_t matches, applications; /* found; those that changed the e-graph */
@@ -414,7 +414,7 @@ typedef struct hyp_rule_report {
     size_t declined;
 } hyp_rule_report;
 
-typedef struct hyp_run_report {
+typedef struct hyp_egraph_run_report {
     hyp_stop stop;
     size_t e_nodes, e_classes, peak_bytes;
     size_t matches; /* applied, as max_matches counts them */
@@ -423,14 +423,15 @@ typedef struct hyp_run_report {
     size_t iteration_count;
     hyp_rule_report *rules; /* one per rule of the ruleset, in its order */
     size_t rule_count;
-} hyp_run_report;
+} hyp_egraph_run_report;
 
 /* Runs the rules until nothing changes or a limit is reached. The e-graph is rebuilt and usable after any
  * stop, also after a failing status, whose message names the rule that was being applied. *out_report is
- * owned by the caller (hyp_run_report_dispose). */
-HYP_API HYP_NODISCARD hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rules, const hyp_run_options *options,
-                                                hyp_run_report *out_report, hyp_diag *diag);
-HYP_API void hyp_run_report_dispose(hyp_run_report *report);
+ * owned by the caller (hyp_egraph_run_report_dispose). */
+HYP_API HYP_NODISCARD hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rules,
+                                                const hyp_egraph_run_options *options,
+                                                hyp_egraph_run_report *out_report, hyp_diag *diag);
+HYP_API void hyp_egraph_run_report_dispose(hyp_egraph_run_report *report);
 
 /* ---- schedules ---------------------------------------------------------------------------------- */
 
@@ -455,8 +456,8 @@ typedef struct hyp_schedule {
  * means that the schedule ended by itself and its last iteration of every RUN part found nothing new;
  * HYP_STOP_ITERATIONS that it ended otherwise or by max_iterations. */
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_run_schedule(hyp_egraph *eg, const hyp_schedule *schedule,
-                                                         const hyp_run_options *options, hyp_run_report *out_report,
-                                                         hyp_diag *diag);
+                                                         const hyp_egraph_run_options *options,
+                                                         hyp_egraph_run_report *out_report, hyp_diag *diag);
 
 /* ---- explanations ------------------------------------------------------------------------------- */
 

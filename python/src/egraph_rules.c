@@ -394,7 +394,7 @@ static void on_iteration(const hyp_iteration_report *iteration, size_t count, vo
 }
 
 /* (stop, e-nodes, classes, peak bytes, matches, seconds, [iteration], [rule]) */
-static PyObject *tell(const hyp_run_report *r)
+static PyObject *tell(const hyp_egraph_run_report *r)
 {
     PyObject *iterations = PyList_New(0), *rules = PyList_New(0), *all = NULL;
     for (size_t i = 0; iterations && i < r->iteration_count; i++) {
@@ -424,7 +424,7 @@ PyObject *egraph_run(PyObject *object, PyObject *args)
     PyObject *plan, *listener, *said = NULL;
     int backoff;
     Py_ssize_t iterations, nodes, bytes, matches, limit, ban;
-    hyp_run_options options = {.size = sizeof options, .stop = stop, .stop_user = self};
+    hyp_egraph_run_options options = {.size = sizeof options, .stop = stop, .stop_user = self};
     hyp_schedule schedule = {0};
     if (!PyArg_ParseTuple(args, "OpnnndnnnO:run", &plan, &backoff, &iterations, &nodes, &bytes, &options.max_seconds,
                           &matches, &limit, &ban, &listener))
@@ -447,7 +447,7 @@ PyObject *egraph_run(PyObject *object, PyObject *args)
         self->on_iteration = listener;
     }
     if (read_schedule(self, plan, 0, &schedule) == 0) {
-        hyp_run_report report = {0};
+        hyp_egraph_run_report report = {0};
         hyp_diag diag = {0};
         hyp_status status;
         self->asked = now();
@@ -455,7 +455,7 @@ PyObject *egraph_run(PyObject *object, PyObject *args)
             status = hyp_egraph_run_schedule(self->egraph, &schedule, &options, &report, &diag);
         Py_END_ALLOW_THREADS
         said = status == HYP_OK && !self->type ? tell(&report) : egraph_raise(self, status, &diag);
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
     }
     self->on_iteration = NULL;
     free_schedule(&schedule);

@@ -390,8 +390,8 @@ HYP_NODISCARD hyp_status hyp_rw_near_miss(const hyp_rw_inquiry *q, const hyp_rw_
 size_t hyp_rw_begin_row(hyp_strbuf *list);
 void hyp_rw_end_row(hyp_rewrite_record *record, hyp_strbuf *list, size_t before);
 /* What the saturation of a phase did, and how long it took. */
-HYP_NODISCARD hyp_status hyp_rw_record_run(hyp_rewrite_record *record, const char *phase, const hyp_run_report *run,
-                                           const hyp_rw_rules *rules, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_rw_record_run(hyp_rewrite_record *record, const char *phase,
+                                           const hyp_egraph_run_report *run, const hyp_rw_rules *rules, hyp_diag *diag);
 /* Chains and misses of a finished phase, alternatives where the device's cost decided. */
 HYP_NODISCARD hyp_status hyp_rw_record_phase(const hyp_rw_inquiry *q, const hyp_rewrite_options *options, const bool *asked);
 /* What else there was for what was chosen. */

@@ -37,6 +37,6 @@ void hyp_rw_enable_rules(const hyp_rw_job *j, hyp_ruleset *rules, hyp_rw_phase p
 /* Tells options.span, if it is there. */
 void hyp_rw_span(const hyp_rw_job *j, const hyp_rewrite_span *span);
 /* Iterations and rules of a saturation that began then. */
-void hyp_rw_tell_run(const hyp_rw_job *j, double start, const hyp_run_report *run);
+void hyp_rw_tell_run(const hyp_rw_job *j, double start, const hyp_egraph_run_report *run);
 
 #endif

@@ -53,7 +53,7 @@ static void put_short(hyp_strbuf *row, const char *name, const hyp_strbuf *text)
 /* ---- phases --------------------------------------------------------------------------------------- */
 
 /* Rules that found something: [name, matches, applications], and [name, seconds]. */
-static void put_rules(hyp_rewrite_record *r, const hyp_run_report *run, const hyp_rw_rules *rules)
+static void put_rules(hyp_rewrite_record *r, const hyp_egraph_run_report *run, const hyp_rw_rules *rules)
 {
     hyp_json_begin(&r->phases, "rules", '[');
     hyp_json_begin(&r->times, "rules", '[');
@@ -75,7 +75,7 @@ static void put_rules(hyp_rewrite_record *r, const hyp_run_report *run, const hy
 }
 
 /* [e-nodes, e-classes, matches, applications], and seconds. */
-static void put_iterations(hyp_rewrite_record *r, const hyp_run_report *run)
+static void put_iterations(hyp_rewrite_record *r, const hyp_egraph_run_report *run)
 {
     hyp_json_begin(&r->phases, "iterations", '[');
     hyp_json_begin(&r->times, "iterations", '[');
@@ -91,7 +91,7 @@ static void put_iterations(hyp_rewrite_record *r, const hyp_run_report *run)
     hyp_strbuf_puts(&r->times, "]");
 }
 
-hyp_status hyp_rw_record_run(hyp_rewrite_record *r, const char *phase, const hyp_run_report *run,
+hyp_status hyp_rw_record_run(hyp_rewrite_record *r, const char *phase, const hyp_egraph_run_report *run,
                              const hyp_rw_rules *rules, hyp_diag *diag)
 {
     size_t phases = hyp_rw_begin_row(&r->phases), times = hyp_rw_begin_row(&r->times);

@@ -27,7 +27,7 @@ static const char *const phase_names[HYP_RW_PHASES] = {"normalize", "recognize",
 /* ---- phases --------------------------------------------------------------------------------------- */
 
 /* Adds what the rules did in one phase to the report. */
-static hyp_status count_rules(hyp_rw_job *j, const hyp_run_report *run)
+static hyp_status count_rules(hyp_rw_job *j, const hyp_egraph_run_report *run)
 {
     hyp_rewrite_report *report = j->report;
     for (size_t i = 0; i < run->rule_count && i < report->rule_count; i++) {
@@ -77,7 +77,7 @@ static void on_iteration(const hyp_iteration_report *iteration, size_t count, vo
 
 /* What a phase did, and which rules have done nothing in it. */
 static hyp_status record_run(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_rw_rules *names,
-                             const hyp_run_report *run)
+                             const hyp_egraph_run_report *run)
 {
     hyp_rewrite_report *report = j->report;
     j->idle = hyp_arena_zalloc(&rw->arena, report->rule_count, sizeof *j->idle);
@@ -98,7 +98,7 @@ static hyp_status saturate(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_
         .diag = j->diag,
         .weigh = {.rw = rw, .cost = j->options->cost, .user = j->options->cost_user, .diag = j->diag}};
     saturation running = {rw, j->options->limit};
-    hyp_run_options options = {
+    hyp_egraph_run_options options = {
         .size = sizeof options,
         .max_iterations = j->options->max_iterations ? j->options->max_iterations : MAX_ITERATIONS,
         .max_nodes = j->options->max_nodes ? j->options->max_nodes : at_least(MAX_NODES, NODES_EACH * j->nodes),
@@ -109,7 +109,7 @@ static hyp_status saturate(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_
         .user = &tracer,
         .on_iteration = on_iteration,
         .on_iteration_user = &running};
-    hyp_run_report run;
+    hyp_egraph_run_report run;
     hyp_progress_begin(progress_of(j), phase_names[p], 0);
     double start = hyp_limit_clock();
     hyp_status status = hyp_egraph_run(rw->eg, rules, &options, &run, j->diag);
@@ -123,7 +123,7 @@ static hyp_status saturate(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_
     if (status == HYP_OK) status = count_rules(j, &run);
     if (status == HYP_OK) hyp_rw_tell_run(j, start, &run);
     if (status == HYP_OK && j->options->record) status = record_run(j, rw, p, names, &run);
-    hyp_run_report_dispose(&run);
+    hyp_egraph_run_report_dispose(&run);
     hyp_rw_weigh_dispose(&tracer.weigh);
     hyp_vec_free(&tracer.marks);
     return status != HYP_OK ? status : tracer.status;

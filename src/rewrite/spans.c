@@ -28,7 +28,7 @@ static void tell_iteration(const hyp_rw_job *j, const hyp_iteration_report *it, 
                                        .e_classes = it->e_classes});
 }
 
-void hyp_rw_tell_run(const hyp_rw_job *j, double start, const hyp_run_report *run)
+void hyp_rw_tell_run(const hyp_rw_job *j, double start, const hyp_egraph_run_report *run)
 {
     double at = start;
     if (!j->options->span) return;

@@ -66,12 +66,12 @@ static inline bool equal(hyp_egraph *eg, const char *a, const char *b)
 static inline hyp_stop run_checked(hyp_egraph *eg, hyp_ruleset *rules, size_t iterations)
 {
     for (size_t i = 0; i < iterations; i++) {
-        hyp_run_report report;
-        hyp_run_options options = {.size = sizeof options, .max_iterations = 1};
+        hyp_egraph_run_report report;
+        hyp_egraph_run_options options = {.size = sizeof options, .max_iterations = 1};
         must(hyp_egraph_run(eg, rules, &options, &report, &diag));
         must(hyp_egraph_check(eg, &diag));
         hyp_stop stop = report.stop;
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         if (stop != HYP_STOP_ITERATIONS) return stop;
     }
     return HYP_STOP_ITERATIONS;

@@ -150,10 +150,10 @@ static void contradictions_are_errors_and_the_graph_stays_sound(void **state)
     eg = folding_graph(&f);
     hyp_ruleset *wrong = rules_of(eg, "(rule wrong (half ?x) => (+ ?x 1)) (rule also (half ?x) => (+ ?x 2))");
     term(eg, "(half 4)");
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     assert_int_equal(hyp_egraph_run(eg, wrong, NULL, &report, &diag), HYP_ERR_MALFORMED);
     assert_int_equal(report.stop, HYP_STOP_ERROR);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     hyp_ruleset_destroy(wrong);
     hyp_egraph_destroy(eg);
 }
@@ -171,10 +171,10 @@ static void a_failing_make_adds_nothing(void **state)
     assert_int_equal(hyp_egraph_node_count(eg), nodes);
     rebuild_and_check(eg);
     hyp_ruleset *rules = rules_of(eg, "(rule bad (g ?x) => (fail ?x))");
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     assert_int_equal(hyp_egraph_run(eg, rules, NULL, &report, &said), HYP_ERR_UNSUPPORTED);
     assert_string_equal(said.message, "rule bad: no fact for 'fail'");
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     must(hyp_egraph_check(eg, &diag));
     hyp_ruleset_destroy(rules);
     hyp_egraph_destroy(eg);
@@ -208,7 +208,7 @@ static void what_means_nothing_is_refused(void **state)
         for (const char *const *t = (const char *const[]){"(g x)", "(g y)", "(+ 3 3)", "(p x)", "(q x)", NULL};
              *t; t++)
             term(eg, *t);
-        hyp_run_report report;
+        hyp_egraph_run_report report;
         must(hyp_egraph_run(eg, rules, NULL, &report, &diag));
         assert_int_equal(report.stop, HYP_STOP_SATURATED);
         assert_int_equal(report.rules[0].refused, 2);
@@ -219,7 +219,7 @@ static void what_means_nothing_is_refused(void **state)
         assert_int_equal(report.rules[3].refused, 1);
         assert_int_equal(report.rules[4].refused, 0);
         assert_null(report.rules[4].refusal);
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         must(hyp_egraph_check(eg, &diag));
         assert_true(equal(eg, "(g x)", "(ok x)") && equal(eg, "(+ 3 3)", "(* 3 2)") && equal(eg, "(p x)", "(r x)"));
         assert_false(equal(eg, "(+ 3 3)", "(* 3 3)"));
@@ -243,12 +243,12 @@ static void limits_hold_inside_modify(void **state)
     hyp_ruleset *rules = rules_of(eg, "(rule start (go ?x) => (+ (+ (+ 1 2) 10) (+ 100 200)))");
     term(eg, "(go x)");
     for (size_t limit = 3; limit <= 14; limit++) {
-        hyp_run_report report;
-        hyp_run_options options = {.size = sizeof options, .max_nodes = limit};
+        hyp_egraph_run_report report;
+        hyp_egraph_run_options options = {.size = sizeof options, .max_nodes = limit};
         must(hyp_egraph_run(eg, rules, &options, &report, &diag));
         assert_true(report.e_nodes <= limit);
         if (report.stop != HYP_STOP_SATURATED) assert_int_equal(report.stop, HYP_STOP_NODES);
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         must(hyp_egraph_check(eg, &diag));
     }
     assert_true(equal(eg, "(go x)", "313"));

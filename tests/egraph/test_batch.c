@@ -133,14 +133,14 @@ static void check_run(bool analysis, bool condition, bool function, bool listens
     if (listens) term(eg, "(+ 1 (cos x))");
     size_t applications = 0;
     for (int i = 0; i < STEPS; i++) {
-        hyp_run_report report;
-        hyp_run_options options = {.size = sizeof options, .max_iterations = 1};
+        hyp_egraph_run_report report;
+        hyp_egraph_run_options options = {.size = sizeof options, .max_iterations = 1};
         if (listens) options.on_rewrite = listen, options.user = &l;
         must(hyp_egraph_run(eg, rules, &options, &report, &diag));
         if (!listens) assert_int_equal(report.e_nodes, math_nodes[i]);
         if (!listens) assert_int_equal(report.e_classes, math_classes[i]);
         for (size_t r = 0; r < report.rule_count; r++) applications += report.rules[r].applications;
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         if (i + 1 == STEPS || i < 4) must(hyp_egraph_check(eg, &diag));
         if (analysis && i < 5) check_costs(eg);
     }
@@ -174,12 +174,12 @@ static void listeners_may_add_terms(void **state)
     hyp_ruleset *rules = rules_of(eg, MATH_RULES);
     listener l = {.eg = eg};
     add_math_terms(eg);
-    hyp_run_report report;
-    hyp_run_options options = {.size = sizeof options, .max_iterations = 8, .on_rewrite = add_much, .user = &l};
+    hyp_egraph_run_report report;
+    hyp_egraph_run_options options = {.size = sizeof options, .max_iterations = 8, .on_rewrite = add_much, .user = &l};
     must(hyp_egraph_run(eg, rules, &options, &report, &diag));
     assert_true(l.count > 8000);
     assert_int_equal(report.e_nodes, 8113 + 2 * 4000 - 4); /* 1, 2, 3 and 7 were there */
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     must(hyp_egraph_check(eg, &diag));
     hyp_ruleset_destroy(rules);
     hyp_egraph_destroy(eg);
@@ -194,12 +194,12 @@ static void limits_hold_in_a_batch(void **state)
             hyp_egraph *eg = new_graph(limit % 2, analysis ? &costs : NULL);
             hyp_ruleset *rules = rules_of(eg, MATH_RULES);
             add_math_terms(eg);
-            hyp_run_report report;
-            hyp_run_options options = {.size = sizeof options, .max_nodes = limit};
+            hyp_egraph_run_report report;
+            hyp_egraph_run_options options = {.size = sizeof options, .max_nodes = limit};
             must(hyp_egraph_run(eg, rules, &options, &report, &diag));
             assert_int_equal(report.stop, HYP_STOP_NODES);
             assert_int_equal(report.e_nodes, limit);
-            hyp_run_report_dispose(&report);
+            hyp_egraph_run_report_dispose(&report);
             must(hyp_egraph_check(eg, &diag));
             hyp_ruleset_destroy(rules);
             hyp_egraph_destroy(eg);

@@ -106,11 +106,11 @@ static void going_back_takes_no_more_memory(void **state)
     term(eg, "(+ 1 (+ 2 (+ 3 4)))");
     size_t before = 0;
     for (size_t i = 0; i < 600; i++) {
-        hyp_run_report report;
+        hyp_egraph_run_report report;
         must(hyp_egraph_push(eg, &diag));
         term(eg, "(+ a (+ b (+ c d)))");
         must(hyp_egraph_run(eg, rules, NULL, &report, &diag));
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         must(hyp_egraph_pop(eg, &diag));
         if (i == 200) before = heap();
     }

@@ -46,11 +46,11 @@ static void all_parts_of_one_key_are_one_match(void **state)
     static const char *const terms[] = {"(lin w1 x)", "(lin w2 x)", "(lin w3 x)", "(lin w1 y)",
                                         "(lin w4 y)", "(lin v x)",  "(lin w5 z)"};
     for (size_t i = 0; i < sizeof terms / sizeof *terms; i++) term(eg, terms[i]);
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     must(hyp_egraph_run(eg, rules, NULL, &report, &diag));
     assert_int_equal(report.stop, HYP_STOP_SATURATED);
     assert_int_equal(report.rules[0].applications, 2);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     assert_proved(eg, merge, "(lin w1 x)", "(part 0 (split (wide (cat w1 w2 w3) x)))");
     assert_proved(eg, merge, "(lin w3 x)", "(part 2 (split (wide (cat w1 w2 w3) x)))");
     assert_proved(eg, merge, "(lin w4 y)", "(part 1 (split (wide (cat w1 w4) y)))");
@@ -112,11 +112,11 @@ static void there_may_be_many_parts(void **state)
         snprintf(text, sizeof text, "(lin w%03d x)", i);
         term(eg, text);
     }
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     must(hyp_egraph_run(eg, rules, NULL, &report, &diag));
     assert_int_equal(report.rules[0].applications, 3);
     assert_int_equal(report.rules[0].matches, 2 * PARTS); /* once to apply it, once to see that nothing is new */
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     int found = 0;
     for (int i = 0; i < PARTS; i++) {
         snprintf(text, sizeof text, "(lin w%03d x)", i);

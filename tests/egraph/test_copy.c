@@ -67,13 +67,13 @@ static hyp_egraph *begin(bool explain, bool analysed, hyp_ruleset **out)
     return eg;
 }
 
-static void run(hyp_egraph *eg, hyp_ruleset *rules, size_t iterations, hyp_run_report *report)
+static void run(hyp_egraph *eg, hyp_ruleset *rules, size_t iterations, hyp_egraph_run_report *report)
 {
-    hyp_run_options options = {.size = sizeof options, .max_iterations = iterations, .max_nodes = 4000};
+    hyp_egraph_run_options options = {.size = sizeof options, .max_iterations = iterations, .max_nodes = 4000};
     must(hyp_egraph_run(eg, rules, &options, report, &diag));
 }
 
-static void assert_same_run(hyp_run_report *a, hyp_run_report *b)
+static void assert_same_run(hyp_egraph_run_report *a, hyp_egraph_run_report *b)
 {
     assert_int_equal(a->stop, b->stop);
     assert_int_equal(a->iteration_count, b->iteration_count);
@@ -82,8 +82,8 @@ static void assert_same_run(hyp_run_report *a, hyp_run_report *b)
         assert_int_equal(a->iterations[i].e_classes, b->iterations[i].e_classes);
         assert_int_equal(a->iterations[i].matches, b->iterations[i].matches);
     }
-    hyp_run_report_dispose(a);
-    hyp_run_report_dispose(b);
+    hyp_egraph_run_report_dispose(a);
+    hyp_egraph_run_report_dispose(b);
 }
 
 static void copies_go_on_alike(void **state)
@@ -92,10 +92,10 @@ static void copies_go_on_alike(void **state)
     for (int kind = 0; kind < 4; kind++) {
         for (size_t before = 0; before < 5; before++) {
             hyp_ruleset *rules, *others;
-            hyp_run_report mine, theirs;
+            hyp_egraph_run_report mine, theirs;
             hyp_egraph *eg = begin(kind & 1, kind & 2, &rules), *copy;
             run(eg, rules, before + 1, &mine);
-            hyp_run_report_dispose(&mine);
+            hyp_egraph_run_report_dispose(&mine);
             must(hyp_egraph_rebuild(eg, &diag));
             must(hyp_egraph_copy(eg, &rules, 1, &copy, &others, &diag));
             must(hyp_egraph_check(copy, &diag));
@@ -117,7 +117,7 @@ static void copies_go_on_alike(void **state)
             rebuild_and_check(copy); /* lives on by itself */
             unite(copy, "x", "y");
             run(copy, others, 1, &theirs);
-            hyp_run_report_dispose(&theirs);
+            hyp_egraph_run_report_dispose(&theirs);
             rebuild_and_check(copy);
             hyp_ruleset_destroy(others);
             hyp_egraph_destroy(copy);
@@ -130,12 +130,12 @@ static void copies_prove_what_they_were_told(void **state)
     (void)state;
     hyp_egraph *eg = new_graph(true, NULL), *copy;
     hyp_ruleset *rules = rules_of(eg, ASSOC_RULES), *others;
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     hyp_proof proof;
     const char *from = "(+ 1 (+ 2 (+ 3 4)))", *to = "(+ (+ 4 3) (+ 2 1))";
     term(eg, from);
     must(hyp_egraph_run(eg, rules, NULL, &report, &diag));
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     must(hyp_egraph_copy(eg, NULL, 0, &copy, NULL, &diag)); /* what proofs name comes along all the same */
     hyp_ruleset_destroy(rules);
     hyp_egraph_destroy(eg);
@@ -170,7 +170,7 @@ static void compact_graphs_go_on_alike(void **state)
     (void)state;
     for (int analysed = 0; analysed < 2; analysed++) {
         hyp_ruleset *rules, *others;
-        hyp_run_report mine, theirs;
+        hyp_egraph_run_report mine, theirs;
         hyp_egraph *eg = begin(false, analysed, &rules), *other = begin(false, analysed, &others);
         size_t died = 0;
         for (size_t i = 0; i < 9; i++) {
@@ -288,10 +288,10 @@ static void names_that_died_are_given_up(void **state)
     assert_int_equal(f->depth, 4);
     f = hyp_egraph_data(eg, term(eg, "(new (g (f a) (f b) (f a)))")); /* facts of e-nodes that come are made of nothing */
     assert_int_equal(f->depth, 5);
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     hyp_ruleset *rules = rules_of(eg, "(rule deep (f ?x) => (deep (deep (deep (deep ?x)))))");
     run(eg, rules, 1, &report);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     rebuild_and_check(eg);
     f = hyp_egraph_data(eg, c);
     assert_int_equal(f->depth, 6); /* (deep (deep (deep (deep (g 1))))) */
@@ -314,8 +314,8 @@ static void long_runs_stay_small(void **state)
     hyp_class_id root = term(eg, "(f start)");
     size_t most = 0;
     for (size_t i = 0; i < 3000; i++) {
-        hyp_run_report report;
-        hyp_run_options options = {.size = sizeof options, .hook = compact_now, .hook_user = &root};
+        hyp_egraph_run_report report;
+        hyp_egraph_run_options options = {.size = sizeof options, .hook = compact_now, .hook_user = &root};
         hyp_class_id x, f;
         char text[64];
         snprintf(text, sizeof text, "(last (g %zu %zu %zu))", i % 3, i % 5, i % 7);
@@ -327,7 +327,7 @@ static void long_runs_stay_small(void **state)
         must(hyp_egraph_rebuild(eg, &diag));
         must(hyp_egraph_run(eg, rules, &options, &report, &diag));
         if (hyp_egraph_enode_bound(eg) > most) most = hyp_egraph_enode_bound(eg);
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         assert_int_equal(root, hyp_egraph_find(eg, term(eg, "(f start)")));
     }
     rebuild_and_check(eg);
@@ -367,10 +367,10 @@ static void memory_may_be_out(void **state)
     (void)state;
     for (int kind = 0; kind < 2; kind++) {
         hyp_ruleset *rules, *others;
-        hyp_run_report report;
+        hyp_egraph_run_report report;
         hyp_egraph *eg = begin(kind, true, &rules), *copy;
         run(eg, rules, 3, &report);
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         hyp_status status = HYP_ERR_NO_MEMORY;
         for (uint64_t n = 1; status == HYP_ERR_NO_MEMORY; n++) {
             hyp_mem_fail_after(n);

@@ -126,7 +126,7 @@ static void functions_are_held_to_it(void **state)
 {
     (void)state;
     hyp_egraph *eg = declared(MATH);
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     must(hyp_egraph_register_function(eg, "one", -1, give_one, NULL, &diag));
     hyp_ruleset *rules = rules_of(eg, "(rule ok (- ?x) => (one ?x)) (rule wrong (not ?x) => (one ?x))");
     term(eg, "(- 3)");
@@ -135,7 +135,7 @@ static void functions_are_held_to_it(void **state)
     assert_int_equal(report.rules[0].refused, 0);
     assert_int_equal(report.rules[1].refused, 1);
     assert_non_null(strstr(report.rules[1].refusal, "a Bool and a Math"));
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     hyp_ruleset_destroy(rules);
     hyp_egraph_destroy(eg);
 }
@@ -146,7 +146,7 @@ static void what_no_rule_can_know_is_looked_at(void **state)
     (void)state;
     for (int explain = 0; explain < 2; explain++) {
         hyp_egraph *eg = new_graph(explain, NULL);
-        hyp_run_report report;
+        hyp_egraph_run_report report;
         hyp_ruleset *rules = rules_of(eg, "(operators A (a) (l A B...)) (operators B (b) (g) (h))\n"
                                           "(rule new (multi (?l = (l ?xs... ?y))) => (union ?y (g)))\n"
                                           "(rule there (multi (?l = (l ?xs... ?y))) => (union ?y (h)))");
@@ -158,7 +158,7 @@ static void what_no_rule_can_know_is_looked_at(void **state)
             assert_non_null(strstr(report.rules[i].refusal, "a A and a B cannot be one class"));
             assert_int_equal(report.rules[i].applications, 0);
         }
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         assert_string_equal(hyp_egraph_sort(eg, term(eg, "a")), "A");
         assert_int_not_equal(hyp_egraph_find(eg, term(eg, "a")), hyp_egraph_find(eg, term(eg, "g")));
         term(eg, "(l a b)");
@@ -167,7 +167,7 @@ static void what_no_rule_can_know_is_looked_at(void **state)
         assert_int_equal(hyp_egraph_find(eg, term(eg, "g")), hyp_egraph_find(eg, term(eg, "b")));
         assert_int_equal(hyp_egraph_find(eg, term(eg, "h")), hyp_egraph_find(eg, term(eg, "b")));
         must(hyp_egraph_check(eg, &diag));
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         hyp_ruleset_destroy(rules);
         hyp_egraph_destroy(eg);
     }

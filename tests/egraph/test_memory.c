@@ -77,7 +77,7 @@ static hyp_status nearly(const hyp_near_miss *near, void *user, hyp_diag *diag)
 static hyp_status look_around(hyp_egraph *eg, hyp_ruleset *rules, hyp_diag *diag)
 {
     hyp_pattern *pattern;
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     hyp_schedule part = {.kind = HYP_SCHEDULE_RUN, .rules = rules};
     hyp_schedule twice = {.kind = HYP_SCHEDULE_REPEAT, .times = 2, .parts = &part, .part_count = 1};
     HYP_TRY(hyp_pattern_parse(eg, "(+ ?a (+ ?b 3))", &pattern, diag));
@@ -86,7 +86,7 @@ static hyp_status look_around(hyp_egraph *eg, hyp_ruleset *rules, hyp_diag *diag
     HYP_TRY(status);
     HYP_TRY(hyp_egraph_push(eg, diag));
     status = hyp_egraph_run_schedule(eg, &twice, NULL, &report, diag);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     HYP_TRY(status);
     for (size_t i = 0; i < hyp_ruleset_count(rules); i++)
         HYP_TRY(hyp_ruleset_near_misses(rules, i, NULL, 0, 4, nearly, NULL, diag));
@@ -112,10 +112,10 @@ static hyp_status use_all(bool explain, hyp_egraph **out, hyp_ruleset **out_rule
     HYP_TRY(hyp_egraph_add_text(eg, "(+ 1 (+ 2 (+ 3 4)))", &a, diag));
     HYP_TRY(hyp_egraph_add_text(eg, "(cat 1 2 3 4 5 (cat 6 7 8))", &b, diag));
     HYP_TRY(hyp_egraph_union(eg, a, b, "why not", NULL, diag));
-    hyp_run_report report;
-    hyp_run_options run = {.size = sizeof run, .max_iterations = 4};
+    hyp_egraph_run_report report;
+    hyp_egraph_run_options run = {.size = sizeof run, .max_iterations = 4};
     hyp_status status = hyp_egraph_run(eg, *out_rules, &run, &report, diag);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     HYP_TRY(status);
     for (int method = HYP_EXTRACT_TREE; method <= HYP_EXTRACT_DAG; method++) {
         hyp_extraction ex;

@@ -23,7 +23,7 @@ static void note(attempt *a, hyp_status status, const hyp_diag *diag)
 static void restart_all(attempt *a)
 {
     hyp_diag diag = {0};
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     size_t before = a->refused;
     note(a, hyp_egraph_rebuild(a->eg, &diag), &diag);
     note(a, hyp_egraph_push(a->eg, &diag), &diag);
@@ -65,15 +65,16 @@ static void events_may_not_begin_anything(void **state)
     for (int kind = 0; kind < 4; kind++) {
         const hyp_analysis empty = {.data_size = 4};
         attempt a = {.eg = new_graph(kind & 2, kind & 1 ? &empty : NULL)};
-        hyp_run_report report;
-        hyp_run_options options = {.size = sizeof options, .max_iterations = 4, .on_rewrite = on_rewrite, .user = &a};
+        hyp_egraph_run_report report;
+        hyp_egraph_run_options options = {
+            .size = sizeof options, .max_iterations = 4, .on_rewrite = on_rewrite, .user = &a};
         a.rules = rules_of(a.eg, ASSOC_RULES);
         term(a.eg, "(+ 1 (+ 2 (+ 3 (+ 4 5))))");
         must(hyp_egraph_run(a.eg, a.rules, &options, &report, &diag));
         assert_true(a.called > 10);
         assert_non_null(strstr(a.said, "from inside a callback"));
         assert_int_equal(hyp_egraph_find(a.eg, term(a.eg, "(new 7)")), hyp_egraph_find(a.eg, term(a.eg, "new")));
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         rebuild_and_check(a.eg);
         hyp_egraph_destroy(a.eg);
     }
@@ -96,8 +97,8 @@ static void iterations_and_stops_may_only_read(void **state)
     (void)state;
     for (int which = 0; which < 2; which++) {
         attempt a = {.eg = new_graph(false, NULL)};
-        hyp_run_report report;
-        hyp_run_options options = {.size = sizeof options, .max_iterations = 3};
+        hyp_egraph_run_report report;
+        hyp_egraph_run_options options = {.size = sizeof options, .max_iterations = 3};
         if (which) {
             options.stop = on_stop;
             options.stop_user = &a;
@@ -109,7 +110,7 @@ static void iterations_and_stops_may_only_read(void **state)
         term(a.eg, "(+ 1 (+ 2 3))");
         must(hyp_egraph_run(a.eg, a.rules, &options, &report, &diag));
         assert_true(a.called >= 3);
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         rebuild_and_check(a.eg);
         hyp_egraph_destroy(a.eg);
     }
@@ -152,7 +153,7 @@ static void analyses_may_only_read(void **state)
     (void)state;
     for (int which = 0; which < 3; which++) {
         hyp_analysis analysis = {.data_size = 8};
-        hyp_run_report report;
+        hyp_egraph_run_report report;
         if (which == 0) analysis.make = bad_make;
         if (which == 1) analysis.make = number, analysis.merge = bad_merge;
         if (which == 2) analysis.agree = bad_agree;
@@ -164,9 +165,10 @@ static void analyses_may_only_read(void **state)
         unite(a.eg, "1", "2");
         rebuild_and_check(a.eg);
         hyp_ruleset *rules = rules_of(a.eg, ASSOC_RULES);
-        must(hyp_egraph_run(a.eg, rules, &(hyp_run_options){.size = sizeof(hyp_run_options), .max_iterations = 4},
+        must(hyp_egraph_run(a.eg, rules,
+                            &(hyp_egraph_run_options){.size = sizeof(hyp_egraph_run_options), .max_iterations = 4},
                             &report, &diag));
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         assert_true(a.called > 0);
         analysed = NULL;
         rebuild_and_check(a.eg);
@@ -235,7 +237,7 @@ static hyp_status busy_function(const hyp_call *call, hyp_class_id *out, hyp_dia
     attempt *a = call->user;
     hyp_diag said = {0};
     hyp_class_id c[8];
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     a->called++;
     for (size_t i = 0; i < 8; i++) {
         char text[48];
@@ -264,14 +266,14 @@ static void functions_may_add_and_unite(void **state)
     (void)state;
     for (int explain = 0; explain < 2; explain++) {
         attempt a = {.eg = new_graph(explain, NULL)};
-        hyp_run_report report;
-        hyp_run_options options = {.size = sizeof options, .max_iterations = 3};
+        hyp_egraph_run_report report;
+        hyp_egraph_run_options options = {.size = sizeof options, .max_iterations = 3};
         must(hyp_egraph_register_function(a.eg, "grow", -1, busy_function, &a, &diag));
         must(hyp_egraph_register_condition(a.eg, "grows", -1, busy_condition, &a, &diag));
         a.rules = rules_of(a.eg, "(rule r (+ ?a ?b) => (+ (grow ?b) ?a) :if (grows ?a))" ASSOC_RULES);
         term(a.eg, "(+ 1 (+ 2 (+ 3 (+ 4 5))))");
         must(hyp_egraph_run(a.eg, a.rules, &options, &report, &diag));
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         assert_true(a.called > 20);
         rebuild_and_check(a.eg);
         hyp_egraph_destroy(a.eg);
@@ -392,18 +394,19 @@ static void options_have_a_size(void **state)
     hyp_egraph *eg = new_graph(true, NULL), *other;
     hyp_ruleset *rules = rules_of(eg, "(rule grow (f ?x) => (f (f ?x)))");
     hyp_class_id c = term(eg, "(f x)");
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     hyp_extraction ex;
     hyp_proof proof = {0};
     hyp_schedule schedule = {.kind = HYP_SCHEDULE_RUN, .rules = rules};
     must(hyp_egraph_rebuild(eg, &diag));
     assert_int_equal(hyp_egraph_create(&(hyp_egraph_options){.explain = true}, &other, &said),
                      HYP_ERR_INVALID_ARGUMENT);
-    assert_int_equal(hyp_egraph_run(eg, rules, &(hyp_run_options){.max_iterations = 1}, &report, &said),
+    assert_int_equal(hyp_egraph_run(eg, rules, &(hyp_egraph_run_options){.max_iterations = 1}, &report, &said),
                      HYP_ERR_INVALID_ARGUMENT);
     assert_non_null(strstr(said.message, "size"));
-    assert_int_equal(hyp_egraph_run_schedule(eg, &schedule, &(hyp_run_options){.max_iterations = 1}, &report, &said),
-                     HYP_ERR_INVALID_ARGUMENT);
+    assert_int_equal(
+        hyp_egraph_run_schedule(eg, &schedule, &(hyp_egraph_run_options){.max_iterations = 1}, &report, &said),
+        HYP_ERR_INVALID_ARGUMENT);
     assert_int_equal(
         hyp_egraph_extract_with(eg, &c, 1, &(hyp_extract_options){.method = HYP_EXTRACT_DAG}, one, NULL, &ex, &said),
         HYP_ERR_INVALID_ARGUMENT);
@@ -421,7 +424,7 @@ static void schedules_may_not_hold_themselves(void **state)
 {
     (void)state;
     hyp_egraph *eg = new_graph(false, NULL);
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     hyp_schedule parts[2] = {{.kind = HYP_SCHEDULE_SEQUENCE, .parts = parts, .part_count = 2},
                              {.kind = HYP_SCHEDULE_SEQUENCE, .parts = parts, .part_count = 2}};
     assert_int_equal(hyp_egraph_run_schedule(eg, parts, NULL, &report, NULL), HYP_ERR_INVALID_ARGUMENT);
@@ -437,8 +440,8 @@ static void schedules_say_what_runs_say(void **state)
 {
     (void)state;
     for (size_t most = 1; most < 8; most++) {
-        hyp_run_report run, scheduled;
-        hyp_run_options options = {.size = sizeof options, .max_iterations = most};
+        hyp_egraph_run_report run, scheduled;
+        hyp_egraph_run_options options = {.size = sizeof options, .max_iterations = most};
         for (int which = 0; which < 2; which++) {
             hyp_egraph *eg = new_graph(false, NULL);
             hyp_ruleset *rules = rules_of(eg, ASSOC_RULES);
@@ -451,8 +454,8 @@ static void schedules_say_what_runs_say(void **state)
         }
         assert_int_equal(run.stop, scheduled.stop);
         assert_int_equal(run.iteration_count, scheduled.iteration_count);
-        hyp_run_report_dispose(&run);
-        hyp_run_report_dispose(&scheduled);
+        hyp_egraph_run_report_dispose(&run);
+        hyp_egraph_run_report_dispose(&scheduled);
     }
 }
 

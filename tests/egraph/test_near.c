@@ -171,10 +171,10 @@ static void a_rule_that_was_applied_says_so(void **state)
     hyp_egraph *eg = new_graph(true, NULL);
     hyp_class_id root = term(eg, "(+ a b)");
     hyp_ruleset *rules = rules_of(eg, "(rule swap (+ ?x ?y) => (+ ?y ?x))");
-    hyp_run_options options = {.size = sizeof options, .max_iterations = 3};
-    hyp_run_report report;
+    hyp_egraph_run_options options = {.size = sizeof options, .max_iterations = 3};
+    hyp_egraph_run_report report;
     must(hyp_egraph_run(eg, rules, &options, &report, &diag));
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     told t = ask(rules, eg, NULL);
     assert_int_equal(t.count, 2);
     assert_int_equal(t.kind, HYP_NEAR_APPLIES);

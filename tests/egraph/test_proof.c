@@ -127,9 +127,9 @@ static void proofs_are_shortened(void **state)
         hyp_ruleset *rules = rules_of(eg, ASSOC_RULES);
         term(eg, up);
         term(eg, down);
-        hyp_run_report report;
+        hyp_egraph_run_report report;
         must(hyp_egraph_run(eg, rules, NULL, &report, &diag));
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         assert_in_range(judged(eg, ASSOC_RULES, NULL, 0, up, down), 2 * (size_t)n - 3, most[n - 6]);
         hyp_ruleset_destroy(rules);
         hyp_egraph_destroy(eg);

@@ -314,15 +314,15 @@ static void roots_without_a_common_variable_are_all_pairs(void **state)
     hyp_ruleset *rules = rules_of(eg, "(rule all (multi (?a = (f ?x)) (?b = (g ?y))) => (union (seen ?x ?y) done))");
     static const char *const terms[] = {"(f 1)", "(f 2)", "(g 3)"};
     for (int i = 0; i < 3; i++) term(eg, terms[i]);
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     must(hyp_egraph_run(eg, rules, NULL, &report, &diag));
     assert_int_equal(report.rules[0].matches, 2);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     term(eg, "(g 4)");
     must(hyp_egraph_run(eg, rules, NULL, &report, &diag));
     assert_int_equal(report.rules[0].matches, 2); /* only the new ones */
     assert_true(equal(eg, "(seen 1 4)", "(seen 2 3)"));
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     hyp_ruleset_destroy(rules);
     hyp_egraph_destroy(eg);
 }
@@ -498,16 +498,16 @@ static void a_failing_callback_stops_the_run(void **state)
     hyp_ruleset *fine = rules_of(eg, "(rule c (h ?x) => ?x :if (meddling))");
     term(eg, "(g (f x))");
     term(eg, "(h x)");
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     hyp_diag said = {0};
     assert_int_equal(hyp_egraph_run(eg, rules, NULL, &report, &said), HYP_ERR_UNSUPPORTED);
     assert_string_equal(said.message, "rule b: the oracle is silent");
     assert_int_equal(report.stop, HYP_STOP_ERROR);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     must(hyp_egraph_check(eg, &diag));
     must(hyp_egraph_run(eg, fine, NULL, &report, &diag));
     assert_int_equal(report.stop, HYP_STOP_SATURATED);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     assert_true(equal(eg, "(h x)", "x"));
     hyp_ruleset_destroy(fine);
     hyp_ruleset_destroy(rules);
@@ -544,14 +544,14 @@ static void rewrites_are_told_and_origins_kept(void **state)
             rules_of(eg, "(rule skip (never ?x) => ?x) (rule fuse (relu (linear ?w ?b ?x)) => (fused ?w ?b ?x))");
         hyp_class_id root = term(eg, "(relu (linear w2 b2 (relu (linear w1 b1 x))))");
         heard h = {.eg = eg, .explain = explain};
-        hyp_run_report report;
-        hyp_run_options options = {.size = sizeof options, .on_rewrite = hear, .user = &h};
+        hyp_egraph_run_report report;
+        hyp_egraph_run_options options = {.size = sizeof options, .on_rewrite = hear, .user = &h};
         must(hyp_egraph_run(eg, rules, &options, &report, &diag));
         assert_int_equal(h.count, 2);
         assert_int_equal(h.created, 2);
         assert_int_equal(report.rules[1].applications, 2);
         assert_int_equal(report.rules[0].matches, 0);
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         size_t count, fused = 0;
         const hyp_enode_id *nodes = hyp_egraph_class_nodes(eg, root, &count);
         for (size_t i = 0; i < count; i++) {

@@ -56,8 +56,8 @@ static void one_run_reports_every_iteration(void **state)
     hyp_egraph *eg = new_graph(false, NULL);
     hyp_ruleset *rules = rules_of(eg, MATH_RULES);
     add_math_terms(eg);
-    hyp_run_report report;
-    hyp_run_options options = {.size = sizeof options, .max_iterations = 8};
+    hyp_egraph_run_report report;
+    hyp_egraph_run_options options = {.size = sizeof options, .max_iterations = 8};
     must(hyp_egraph_run(eg, rules, &options, &report, &diag));
     assert_int_equal(report.stop, HYP_STOP_ITERATIONS);
     assert_int_equal(report.iteration_count, 8);
@@ -72,7 +72,7 @@ static void one_run_reports_every_iteration(void **state)
     for (size_t i = 0; i < report.rule_count; i++) by_rule += report.rules[i].matches;
     assert_int_equal(matches, by_rule);
     assert_true(report.peak_bytes > report.e_nodes * 16);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     hyp_ruleset_destroy(rules);
     hyp_egraph_destroy(eg);
 }
@@ -182,13 +182,13 @@ static void nothing_is_missed_at_saturation(void **state)
 
 /* ---- limits ------------------------------------------------------------------------------------- */
 
-static hyp_run_report limited(hyp_run_options options, const char *rules_text, void (*fill)(hyp_egraph *),
-                              hyp_egraph **out)
+static hyp_egraph_run_report limited(hyp_egraph_run_options options, const char *rules_text, void (*fill)(hyp_egraph *),
+                                     hyp_egraph **out)
 {
     hyp_egraph *eg = new_graph(false, NULL);
     hyp_ruleset *rules = rules_of(eg, rules_text);
     fill(eg);
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     options.size = sizeof options;
     must(hyp_egraph_run(eg, rules, &options, &report, &diag));
     must(hyp_egraph_check(eg, &diag));
@@ -209,12 +209,13 @@ static void the_node_limit_is_never_passed(void **state)
     (void)state;
     for (size_t limit = 36; limit < 3000; limit = limit * 5 / 4 + 1) {
         hyp_egraph *eg;
-        hyp_run_report report = limited((hyp_run_options){.max_nodes = limit}, MATH_RULES, add_math_terms, &eg);
+        hyp_egraph_run_report report =
+            limited((hyp_egraph_run_options){.max_nodes = limit}, MATH_RULES, add_math_terms, &eg);
         assert_int_equal(report.stop, HYP_STOP_NODES);
         assert_true(report.e_nodes <= limit);
         assert_true(report.e_nodes * 10 >= limit * 9); /* and it is used */
         for (size_t i = 0; i < report.iteration_count; i++) assert_true(report.iterations[i].e_nodes <= limit);
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         hyp_egraph_destroy(eg);
     }
 }
@@ -225,15 +226,15 @@ static void a_limit_on_the_way_is_not_the_end(void **state)
 {
     (void)state;
     hyp_egraph *eg;
-    hyp_run_report report = limited((hyp_run_options){.max_nodes = 2100}, ASSOC_RULES, fill_sum, &eg);
+    hyp_egraph_run_report report = limited((hyp_egraph_run_options){.max_nodes = 2100}, ASSOC_RULES, fill_sum, &eg);
     assert_int_equal(report.stop, HYP_STOP_SATURATED);
     assert_int_equal(report.e_nodes, 1939);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     hyp_egraph_destroy(eg);
-    report = limited((hyp_run_options){.max_nodes = 1938}, ASSOC_RULES, fill_sum, &eg);
+    report = limited((hyp_egraph_run_options){.max_nodes = 1938}, ASSOC_RULES, fill_sum, &eg);
     assert_int_equal(report.stop, HYP_STOP_NODES);
     assert_true(report.e_nodes <= 1938);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     hyp_egraph_destroy(eg);
 }
 
@@ -242,10 +243,11 @@ static void the_match_limit_is_exact(void **state)
     (void)state;
     for (size_t limit = 1; limit < 2000; limit = limit * 3 + 1) {
         hyp_egraph *eg;
-        hyp_run_report report = limited((hyp_run_options){.max_matches = limit}, ASSOC_RULES, fill_sum, &eg);
+        hyp_egraph_run_report report =
+            limited((hyp_egraph_run_options){.max_matches = limit}, ASSOC_RULES, fill_sum, &eg);
         assert_int_equal(report.stop, HYP_STOP_MATCHES);
         assert_int_equal(report.matches, limit);
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         hyp_egraph_destroy(eg);
     }
 }
@@ -260,15 +262,15 @@ static void the_memory_limit_is_kept(void **state)
             must(hyp_egraph_create(&options, &eg, &diag));
             hyp_ruleset *rules = rules_of(eg, MATH_RULES);
             add_math_terms(eg);
-            hyp_run_report report;
-            hyp_run_options run = {.size = sizeof run, .max_bytes = limit};
+            hyp_egraph_run_report report;
+            hyp_egraph_run_options run = {.size = sizeof run, .max_bytes = limit};
             must(hyp_egraph_run(eg, rules, &run, &report, &diag));
             must(hyp_egraph_check(eg, &diag));
             assert_int_equal(report.stop, HYP_STOP_MEMORY);
             if (report.peak_bytes > limit)
                 fail_msg("%zu bytes, limit %zu, explain %d", report.peak_bytes, limit, explain);
             assert_true(report.e_nodes > 500);
-            hyp_run_report_dispose(&report);
+            hyp_egraph_run_report_dispose(&report);
             hyp_ruleset_destroy(rules);
             hyp_egraph_destroy(eg);
         }
@@ -278,20 +280,21 @@ static void iterations_and_time_are_limits(void **state)
 {
     (void)state;
     hyp_egraph *eg;
-    hyp_run_report report = limited((hyp_run_options){.max_iterations = 3}, MATH_RULES, add_math_terms, &eg);
+    hyp_egraph_run_report report =
+        limited((hyp_egraph_run_options){.max_iterations = 3}, MATH_RULES, add_math_terms, &eg);
     assert_int_equal(report.stop, HYP_STOP_ITERATIONS);
     assert_int_equal(report.iteration_count, 3);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     hyp_egraph_destroy(eg);
-    report = limited((hyp_run_options){.max_seconds = 0.02}, MATH_RULES, add_math_terms, &eg);
+    report = limited((hyp_egraph_run_options){.max_seconds = 0.02}, MATH_RULES, add_math_terms, &eg);
     assert_int_equal(report.stop, HYP_STOP_TIME);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     hyp_egraph_destroy(eg);
     /* It is asked often: no time at all is up within the first iteration. */
-    report = limited((hyp_run_options){.max_seconds = 1e-9}, MATH_RULES, add_math_terms, &eg);
+    report = limited((hyp_egraph_run_options){.max_seconds = 1e-9}, MATH_RULES, add_math_terms, &eg);
     assert_int_equal(report.stop, HYP_STOP_TIME);
     assert_true(report.iteration_count <= 1 && report.e_nodes < math_nodes[1]);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     hyp_egraph_destroy(eg);
 }
 
@@ -304,12 +307,12 @@ static void a_cut_run_can_be_continued(void **state)
     fill_sum(eg);
     hyp_stop stop = HYP_STOP_MATCHES;
     for (int i = 0; i < 2000 && stop != HYP_STOP_SATURATED; i++) {
-        hyp_run_report report;
-        hyp_run_options options = {.size = sizeof options, .max_matches = 100 + 50 * (size_t)i};
+        hyp_egraph_run_report report;
+        hyp_egraph_run_options options = {.size = sizeof options, .max_matches = 100 + 50 * (size_t)i};
         must(hyp_egraph_run(eg, rules, &options, &report, &diag));
         must(hyp_egraph_check(eg, &diag));
         stop = report.stop;
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
     }
     assert_int_equal(stop, HYP_STOP_SATURATED);
     assert_int_equal(hyp_egraph_node_count(eg), 1939);
@@ -332,13 +335,13 @@ static void a_callback_can_stop(void **state)
         hyp_ruleset *rules = rules_of(eg, MATH_RULES);
         add_math_terms(eg);
         size_t left = polls;
-        hyp_run_report report;
-        hyp_run_options options = {
+        hyp_egraph_run_report report;
+        hyp_egraph_run_options options = {
             .size = sizeof options, .max_nodes = 5000000, .stop = stop_at_last, .stop_user = &left};
         must(hyp_egraph_run(eg, rules, &options, &report, &diag));
         assert_int_equal(report.stop, HYP_STOP_CANCELLED);
         must(hyp_egraph_check(eg, &diag));
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         assert_int_equal(run_checked(eg, rules, 1), HYP_STOP_ITERATIONS); /* the next run is not stopped */
         hyp_ruleset_destroy(rules);
         hyp_egraph_destroy(eg);
@@ -369,18 +372,19 @@ static void a_callback_sees_every_iteration(void **state)
     hyp_ruleset *rules = rules_of(eg, MATH_RULES);
     add_math_terms(eg);
     watcher w = {.eg = eg};
-    hyp_run_report report;
-    hyp_run_options options = {.size = sizeof options, .max_iterations = 5, .on_iteration = watch, .on_iteration_user = &w};
+    hyp_egraph_run_report report;
+    hyp_egraph_run_options options = {
+        .size = sizeof options, .max_iterations = 5, .on_iteration = watch, .on_iteration_user = &w};
     must(hyp_egraph_run(eg, rules, &options, &report, &diag));
     assert_true(w.count == 5 && report.iteration_count == 5);
     assert_memory_equal(w.seen, report.iterations, 5 * sizeof *w.seen);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     w.count = 0; /* one that a limit of e-nodes cuts is told of as well */
     options.max_iterations = 0;
     options.max_nodes = hyp_egraph_node_count(eg) + 10;
     must(hyp_egraph_run(eg, rules, &options, &report, &diag));
     assert_true(report.stop == HYP_STOP_NODES && w.count == report.iteration_count && w.count > 0);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     hyp_ruleset_destroy(rules);
     hyp_egraph_destroy(eg);
 }
@@ -419,15 +423,15 @@ static void another_thread_can_cancel(void **state)
     canceller c = {.eg = eg};
     assert_int_equal(sem_init(&c.runs, 0, 0), 0);
     assert_int_equal(pthread_create(&thread, NULL, cancel_run, &c), 0);
-    hyp_run_report report;
-    hyp_run_options options = {
+    hyp_egraph_run_report report;
+    hyp_egraph_run_options options = {
         .size = sizeof options, .max_nodes = 5000000, .stop = tell_canceller, .stop_user = &c};
     must(hyp_egraph_run(eg, rules, &options, &report, &diag));
     pthread_join(thread, NULL);
     sem_destroy(&c.runs);
     assert_int_equal(report.stop, HYP_STOP_CANCELLED);
     must(hyp_egraph_check(eg, &diag));
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     hyp_ruleset_destroy(rules);
     hyp_egraph_destroy(eg);
 }
@@ -442,12 +446,12 @@ static void backoff_bans_the_rules_that_egg_bans(void **state)
     static const size_t sizes[][3] = {{30, 47434, 28736}, {40, 92137, 54663}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         hyp_egraph *eg;
-        hyp_run_options options = {.max_iterations = sizes[i][0], .scheduler = HYP_SCHEDULER_BACKOFF};
-        hyp_run_report report = limited(options, MATH_RULES, add_math_terms, &eg);
+        hyp_egraph_run_options options = {.max_iterations = sizes[i][0], .scheduler = HYP_SCHEDULER_BACKOFF};
+        hyp_egraph_run_report report = limited(options, MATH_RULES, add_math_terms, &eg);
         assert_int_equal(report.stop, HYP_STOP_ITERATIONS);
         assert_int_equal(report.e_nodes, sizes[i][1]);
         assert_int_equal(report.e_classes, sizes[i][2]);
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         hyp_egraph_destroy(eg);
     }
 }
@@ -456,11 +460,11 @@ static void backoff_saturates_only_when_all_rules_rest(void **state)
 {
     (void)state;
     hyp_egraph *eg;
-    hyp_run_options options = {.scheduler = HYP_SCHEDULER_BACKOFF, .backoff_match_limit = 20};
-    hyp_run_report report = limited(options, ASSOC_RULES, fill_sum, &eg);
+    hyp_egraph_run_options options = {.scheduler = HYP_SCHEDULER_BACKOFF, .backoff_match_limit = 20};
+    hyp_egraph_run_report report = limited(options, ASSOC_RULES, fill_sum, &eg);
     assert_int_equal(report.stop, HYP_STOP_SATURATED);
     assert_int_equal(report.e_nodes, 1939);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     hyp_egraph_destroy(eg);
 }
 
@@ -484,9 +488,9 @@ static void no_rules_are_saturated_at_once(void **state)
 {
     (void)state;
     hyp_egraph *eg;
-    hyp_run_report report = limited((hyp_run_options){0}, "; nothing\n", fill_sum, &eg);
+    hyp_egraph_run_report report = limited((hyp_egraph_run_options){0}, "; nothing\n", fill_sum, &eg);
     assert_int_equal(report.stop, HYP_STOP_SATURATED);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     hyp_egraph_destroy(eg);
 }
 

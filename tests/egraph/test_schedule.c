@@ -6,9 +6,9 @@
         .kind = HYP_SCHEDULE_RUN, .rules = (r), .times = (n)                                                           \
     }
 
-static hyp_run_report run(hyp_egraph *eg, hyp_schedule schedule, hyp_run_options options)
+static hyp_egraph_run_report run(hyp_egraph *eg, hyp_schedule schedule, hyp_egraph_run_options options)
 {
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     options.size = sizeof options;
     must(hyp_egraph_run_schedule(eg, &schedule, &options, &report, &diag));
     must(hyp_egraph_check(eg, &diag));
@@ -24,15 +24,16 @@ static void saturating_alternates_until_nothing_changes(void **state)
                 *odd = rules_of(eg, "(rule os (odd (s ?x)) => (even ?x))");
     term(eg, "(even (s (s (s (s (s z))))))");
     hyp_schedule parts[] = {RUN(even, 1), RUN(odd, 1)};
-    hyp_run_report report =
-        run(eg, (hyp_schedule){.kind = HYP_SCHEDULE_SATURATE, .parts = parts, .part_count = 2}, (hyp_run_options){0});
+    hyp_egraph_run_report report =
+        run(eg, (hyp_schedule){.kind = HYP_SCHEDULE_SATURATE, .parts = parts, .part_count = 2},
+            (hyp_egraph_run_options){0});
     assert_int_equal(report.stop, HYP_STOP_SATURATED);
     assert_true(equal(eg, "(even (s (s (s (s (s z))))))", "(odd z)"));
     assert_int_equal(report.rule_count, 2);
     assert_int_equal(report.rules[0].applications, 3);
     assert_int_equal(report.rules[1].applications, 2);
     assert_true(report.iteration_count >= 6);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     hyp_ruleset_destroy(even);
     hyp_ruleset_destroy(odd);
     hyp_egraph_destroy(eg);
@@ -46,13 +47,14 @@ static void a_sequence_runs_its_parts_in_order(void **state)
         hyp_ruleset *first = rules_of(eg, "(rule ab (f a) => (f b))"), *then = rules_of(eg, "(rule bc (f b) => (f c))");
         term(eg, "(f a)");
         hyp_schedule parts[] = {RUN(swapped ? then : first, 1), RUN(swapped ? first : then, 1)};
-        hyp_run_report report = run(eg, (hyp_schedule){.kind = HYP_SCHEDULE_SEQUENCE, .parts = parts, .part_count = 2},
-                                    (hyp_run_options){0});
+        hyp_egraph_run_report report =
+            run(eg, (hyp_schedule){.kind = HYP_SCHEDULE_SEQUENCE, .parts = parts, .part_count = 2},
+                (hyp_egraph_run_options){0});
         assert_int_equal(report.stop, HYP_STOP_ITERATIONS);
         assert_int_equal(report.iteration_count, 2);
         assert_true(equal(eg, "(f a)", "(f b)"));
         assert_true(equal(eg, "(f a)", "(f c)") == !swapped);
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         hyp_ruleset_destroy(first);
         hyp_ruleset_destroy(then);
         hyp_egraph_destroy(eg);
@@ -70,12 +72,12 @@ static void repeating_is_running_on(void **state)
         add_math_terms(eg);
         hyp_schedule part = RUN(rules, 2);
         if (scheduled) {
-            hyp_run_report report =
+            hyp_egraph_run_report report =
                 run(eg, (hyp_schedule){.kind = HYP_SCHEDULE_REPEAT, .times = 3, .parts = &part, .part_count = 1},
-                    (hyp_run_options){0});
+                    (hyp_egraph_run_options){0});
             assert_int_equal(report.iteration_count, 6);
             assert_int_equal(report.stop, HYP_STOP_ITERATIONS);
-            hyp_run_report_dispose(&report);
+            hyp_egraph_run_report_dispose(&report);
         } else {
             run_checked(eg, rules, 6);
         }
@@ -90,7 +92,7 @@ static void limits_are_of_the_whole(void **state)
 {
     (void)state;
     static const struct {
-        hyp_run_options options;
+        hyp_egraph_run_options options;
         hyp_stop stop;
     } cases[] = {{{.max_iterations = 5}, HYP_STOP_ITERATIONS},
                  {{.max_nodes = 500}, HYP_STOP_NODES},
@@ -102,14 +104,14 @@ static void limits_are_of_the_whole(void **state)
         hyp_ruleset *rules = rules_of(eg, MATH_RULES), *more = rules_of(eg, ASSOC_RULES);
         add_math_terms(eg);
         hyp_schedule parts[] = {RUN(more, 1), RUN(rules, 1)};
-        hyp_run_report report =
+        hyp_egraph_run_report report =
             run(eg, (hyp_schedule){.kind = HYP_SCHEDULE_SATURATE, .parts = parts, .part_count = 2}, cases[i].options);
         assert_int_equal(report.stop, cases[i].stop);
         if (cases[i].stop == HYP_STOP_ITERATIONS) assert_int_equal(report.iteration_count, 5);
         if (cases[i].stop == HYP_STOP_NODES) assert_true(report.e_nodes <= 500);
         if (cases[i].stop == HYP_STOP_MATCHES) assert_int_equal(report.matches, 300);
         if (cases[i].stop == HYP_STOP_MEMORY) assert_true(report.peak_bytes <= 200000);
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         hyp_ruleset_destroy(rules);
         hyp_ruleset_destroy(more);
         hyp_egraph_destroy(eg);
@@ -129,15 +131,15 @@ static void a_limit_that_just_suffices_is_no_reason(void **state)
         hyp_schedule whole = {.kind = scheduled == 2 ? HYP_SCHEDULE_SEQUENCE : HYP_SCHEDULE_SATURATE,
                               .parts = &part,
                               .part_count = 1};
-        hyp_run_options options = {.size = sizeof options, .max_iterations = needed - (scheduled == 3)};
-        hyp_run_report report;
+        hyp_egraph_run_options options = {.size = sizeof options, .max_iterations = needed - (scheduled == 3)};
+        hyp_egraph_run_report report;
         if (scheduled)
             report = run(eg, whole, options);
         else
             must(hyp_egraph_run(eg, rules, NULL, &report, &diag));
         assert_int_equal(report.stop, scheduled == 3 ? HYP_STOP_ITERATIONS : HYP_STOP_SATURATED);
         if (!scheduled) needed = report.iteration_count;
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         hyp_ruleset_destroy(rules);
         hyp_egraph_destroy(eg);
     }
@@ -161,11 +163,12 @@ static void declined_matches_do_not_use_up_the_limit(void **state)
         rules_of(eg, "(rule no (+ ?a ?b) => (- ?a ?b) :if (never ?a)) (rule yes (+ ?a ?b) => (+ ?b ?a))");
     for (int i = 0; i < 5; i++) term(eg, (const char *[]){"(+ a b)", "(+ a c)", "(+ a d)", "(+ a e)", "(+ a f)"}[i]);
     hyp_schedule part = RUN(rules, 1);
-    hyp_run_report report = run(eg, (hyp_schedule){.kind = HYP_SCHEDULE_SATURATE, .parts = &part, .part_count = 1},
-                                (hyp_run_options){.max_matches = 12});
+    hyp_egraph_run_report report =
+        run(eg, (hyp_schedule){.kind = HYP_SCHEDULE_SATURATE, .parts = &part, .part_count = 1},
+            (hyp_egraph_run_options){.max_matches = 12});
     assert_int_equal(report.stop, HYP_STOP_SATURATED);
     assert_int_equal(report.matches, 10);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     hyp_ruleset_destroy(rules);
     hyp_egraph_destroy(eg);
 }
@@ -174,14 +177,14 @@ static void what_is_no_schedule_is_refused(void **state)
 {
     (void)state;
     hyp_egraph *eg = new_graph(false, NULL);
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     hyp_diag said = {0};
     hyp_schedule nothing = RUN(NULL, 1), knot = {.kind = HYP_SCHEDULE_REPEAT, .part_count = 1};
     knot.parts = &knot;
     assert_int_equal(hyp_egraph_run_schedule(eg, &nothing, NULL, &report, &said), HYP_ERR_INVALID_ARGUMENT);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     assert_int_equal(hyp_egraph_run_schedule(eg, &knot, NULL, &report, &said), HYP_ERR_INVALID_ARGUMENT);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     hyp_egraph_destroy(eg);
 }
 
@@ -193,14 +196,14 @@ static size_t matches_of(size_t limit, size_t rule)
     hyp_ruleset *rules = rules_of(eg, MATH_RULES);
     add_math_terms(eg);
     hyp_ruleset_backoff(rules, rule, limit, 0);
-    hyp_run_report report;
-    hyp_run_options options = {.size = sizeof options,
-                               .max_iterations = 8,
-                               .scheduler = HYP_SCHEDULER_BACKOFF,
-                               .backoff_match_limit = SIZE_MAX};
+    hyp_egraph_run_report report;
+    hyp_egraph_run_options options = {.size = sizeof options,
+                                      .max_iterations = 8,
+                                      .scheduler = HYP_SCHEDULER_BACKOFF,
+                                      .backoff_match_limit = SIZE_MAX};
     must(hyp_egraph_run(eg, rules, &options, &report, &diag));
     size_t matches = report.rules[rule].matches;
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     hyp_ruleset_destroy(rules);
     hyp_egraph_destroy(eg);
     return matches;

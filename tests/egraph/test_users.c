@@ -5,13 +5,13 @@
 static hyp_egraph *math_graph(hyp_ruleset **out_rules, size_t iterations)
 {
     hyp_egraph *eg = new_graph(false, NULL);
-    hyp_run_report report;
-    hyp_run_options options = {.size = sizeof options, .max_iterations = iterations};
+    hyp_egraph_run_report report;
+    hyp_egraph_run_options options = {.size = sizeof options, .max_iterations = iterations};
     *out_rules = rules_of(eg, MATH_RULES);
     add_math_terms(eg);
     if (iterations) {
         must(hyp_egraph_run(eg, *out_rules, &options, &report, &diag));
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
     }
     return eg;
 }
@@ -100,13 +100,13 @@ static size_t take_turn(hyp_egraph *eg, const hyp_rule_turn *turn, void *user)
 static void schedulers_may_be_functions(void **state)
 {
     (void)state;
-    hyp_run_report mine, own;
+    hyp_egraph_run_report mine, own;
     backoff b = {.rules = 24};
-    hyp_run_options options = {.size = sizeof options,
-                               .max_iterations = 25,
-                               .scheduler = HYP_SCHEDULER_BACKOFF,
-                               .backoff_match_limit = LIMIT,
-                               .backoff_ban_length = LENGTH};
+    hyp_egraph_run_options options = {.size = sizeof options,
+                                      .max_iterations = 25,
+                                      .scheduler = HYP_SCHEDULER_BACKOFF,
+                                      .backoff_match_limit = LIMIT,
+                                      .backoff_ban_length = LENGTH};
     hyp_ruleset *rules, *others;
     hyp_egraph *eg = math_graph(&rules, 0), *other = math_graph(&others, 0);
     must(hyp_egraph_run(eg, rules, &options, &own, &diag));
@@ -122,8 +122,8 @@ static void schedulers_may_be_functions(void **state)
         assert_int_equal(mine.iterations[i].e_classes, own.iterations[i].e_classes);
     }
     assert_true(b.asked > 200);
-    hyp_run_report_dispose(&mine);
-    hyp_run_report_dispose(&own);
+    hyp_egraph_run_report_dispose(&mine);
+    hyp_egraph_run_report_dispose(&own);
     hyp_ruleset_destroy(rules);
     hyp_ruleset_destroy(others);
     hyp_egraph_destroy(eg);
@@ -142,9 +142,9 @@ static size_t never(hyp_egraph *eg, const hyp_rule_turn *turn, void *user)
 static void schedulers_end_idle_runs(void **state)
 {
     (void)state;
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     size_t idle = 3;
-    hyp_run_options options = {
+    hyp_egraph_run_options options = {
         .size = sizeof options, .scheduler = HYP_SCHEDULER_CALLBACK, .turn = never, .turn_user = &idle};
     hyp_egraph *eg = new_graph(false, NULL);
     hyp_ruleset *rules = rules_of(eg, ASSOC_RULES);
@@ -153,7 +153,7 @@ static void schedulers_end_idle_runs(void **state)
     assert_int_equal(report.stop, HYP_STOP_SATURATED);
     assert_int_equal(report.iteration_count, 3);
     assert_int_equal(report.matches, 0);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     hyp_ruleset_destroy(rules);
     hyp_egraph_destroy(eg);
 }
@@ -175,7 +175,7 @@ static hyp_status hook(hyp_egraph *eg, size_t iteration, void *user, hyp_diag *d
 {
     hooked *h = user;
     hyp_extraction ex;
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     assert_int_equal(iteration, h->calls);
     h->calls++;
     HYP_TRY(hyp_egraph_check(eg, diag)); /* it is rebuilt */
@@ -193,9 +193,10 @@ static hyp_status hook(hyp_egraph *eg, size_t iteration, void *user, hyp_diag *d
     return hyp_egraph_rebuild(eg, diag);
 }
 
-static void run_hooked(hooked *h, const hyp_run_options *given, hyp_run_report *report, hyp_status expected)
+static void run_hooked(hooked *h, const hyp_egraph_run_options *given, hyp_egraph_run_report *report,
+                       hyp_status expected)
 {
-    hyp_run_options options = *given;
+    hyp_egraph_run_options options = *given;
     hyp_diag said = {0};
     hyp_ruleset *rules;
     hyp_egraph *eg = math_graph(&rules, 0);
@@ -213,12 +214,12 @@ static void run_hooked(hooked *h, const hyp_run_options *given, hyp_run_report *
 static void hooks_come_before_iterations(void **state)
 {
     (void)state;
-    hyp_run_report plain, report;
-    hyp_run_options options = {.size = sizeof options,
-                               .max_iterations = 15,
-                               .scheduler = HYP_SCHEDULER_BACKOFF,
-                               .backoff_match_limit = 20,
-                               .backoff_ban_length = 2};
+    hyp_egraph_run_report plain, report;
+    hyp_egraph_run_options options = {.size = sizeof options,
+                                      .max_iterations = 15,
+                                      .scheduler = HYP_SCHEDULER_BACKOFF,
+                                      .backoff_match_limit = 20,
+                                      .backoff_ban_length = 2};
     hyp_ruleset *rules;
     hyp_egraph *eg = math_graph(&rules, 0);
     term(eg, "(+ x x)");
@@ -228,24 +229,24 @@ static void hooks_come_before_iterations(void **state)
     assert_int_equal(h.calls, 15);
     for (size_t i = 0; i < 15; i++) /* bans go on as if the hook were not there */
         assert_int_equal(report.iterations[i].e_nodes, plain.iterations[i].e_nodes);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
 
     h = (hooked){.cancel_at = 4};
     run_hooked(&h, &options, &report, HYP_OK);
     assert_int_equal(report.stop, HYP_STOP_CANCELLED);
     assert_int_equal(report.iteration_count, 3);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
 
     h = (hooked){.fail_at = 4};
     run_hooked(&h, &options, &report, HYP_ERR_UNSUPPORTED);
     assert_int_equal(report.stop, HYP_STOP_ERROR);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
 
     h = (hooked){.add_at = 3};
-    run_hooked(&h, &(hyp_run_options){.size = sizeof options, .max_iterations = 6}, &report, HYP_OK);
+    run_hooked(&h, &(hyp_egraph_run_options){.size = sizeof options, .max_iterations = 6}, &report, HYP_OK);
     assert_int_equal(h.calls, 6);
-    hyp_run_report_dispose(&report);
-    hyp_run_report_dispose(&plain);
+    hyp_egraph_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&plain);
     hyp_ruleset_destroy(rules);
     hyp_egraph_destroy(eg);
 }
@@ -286,7 +287,7 @@ static void rules_may_be_functions(void **state)
     for (int explain = 0; explain < 2; explain++) {
         hyp_egraph *eg = new_graph(explain, NULL);
         hyp_ruleset *rules;
-        hyp_run_report report;
+        hyp_egraph_run_report report;
         const hyp_rule_source source = {.size = sizeof source, .name = "fold it", .left = "(+ ?a ?b)", .apply = fold};
         must(hyp_ruleset_parse(eg, "c", NULL, 0, &rules, &diag));
         must(hyp_ruleset_add(rules, &source, &diag));
@@ -297,12 +298,12 @@ static void rules_may_be_functions(void **state)
         must(hyp_egraph_run(eg, rules, NULL, &report, &diag));
         assert_int_equal(report.stop, HYP_STOP_SATURATED);
         assert_int_equal(report.rules[0].applications, 2);
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         assert_true(equal(eg, "(+ 1 2)", "3"));
         unite(eg, "x", "10"); /* what was declined is asked again */
         must(hyp_egraph_rebuild(eg, &diag));
         must(hyp_egraph_run(eg, rules, NULL, &report, &diag));
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         assert_int_equal(hyp_egraph_find(eg, sum), hyp_egraph_find(eg, term(eg, "20")));
         if (explain) {
             hyp_proof proof;
@@ -343,7 +344,7 @@ static void functions_meet_each_match_once(void **state)
     chain_text(text, sizeof text, 7);
     for (int in_c = 0; in_c < 2; in_c++) {
         hyp_egraph *eg = new_graph(false, NULL);
-        hyp_run_report report;
+        hyp_egraph_run_report report;
         hyp_ruleset *rules = rules_of(eg, in_c ? assoc : ASSOC_RULES);
         if (in_c)
             must(hyp_ruleset_add(
@@ -356,7 +357,7 @@ static void functions_meet_each_match_once(void **state)
         must(hyp_egraph_run(eg, rules, NULL, &report, &diag));
         nodes[in_c] = report.e_nodes;
         matches[in_c] = report.rules[in_c ? 1 : 0].matches;
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
         rebuild_and_check(eg);
         hyp_ruleset_destroy(rules);
         hyp_egraph_destroy(eg);
@@ -381,7 +382,7 @@ static void rules_in_c_are_looked_at(void **state)
     (void)state;
     hyp_egraph *eg = new_graph(false, NULL);
     hyp_ruleset *rules = rules_of(eg, "(rule one (f ?x) => ?x)");
-    hyp_run_report report;
+    hyp_egraph_run_report report;
     hyp_diag said = {0};
     static const struct {
         const char *name, *left, *condition, *wanted;
@@ -412,7 +413,7 @@ static void rules_in_c_are_looked_at(void **state)
     term(eg, "(g 1 2 3)");
     seen_calls = 0;
     must(hyp_egraph_run(eg, rules, NULL, &report, &diag));
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     assert_int_equal(seen_calls, 2);
     assert_int_equal(seen_args, 5); /* ?r ?x ?s and two of ?ys... */
     assert_string_equal(hyp_ruleset_rule(rules, 1).doc, "two roots");

@@ -255,9 +255,10 @@ static void read_something(void)
     hyp_egraph_symbol_name(now->eg, (hyp_symbol)all);
 }
 
-static hyp_run_options run_options(void)
+static hyp_egraph_run_options run_options(void)
 {
-    hyp_run_options o = {.size = below(32) ? sizeof o : 0, .max_nodes = MOST_NODES, .max_iterations = 1 + below(4)};
+    hyp_egraph_run_options o = {
+        .size = below(32) ? sizeof o : 0, .max_nodes = MOST_NODES, .max_iterations = 1 + below(4)};
     size_t draw = byte();
     if (draw & 1) o.on_rewrite = on_rewrite;
     if (draw & 2) o.on_iteration = on_iteration;
@@ -275,14 +276,14 @@ static hyp_run_options run_options(void)
 
 static void run(void)
 {
-    hyp_run_report report;
-    hyp_run_options options = run_options();
+    hyp_egraph_run_report report;
+    hyp_egraph_run_options options = run_options();
     hyp_schedule parts[] = {{.kind = HYP_SCHEDULE_RUN, .rules = now->sets[below(SETS)], .times = below(3)},
                             {.kind = HYP_SCHEDULE_RUN, .rules = now->sets[below(SETS)], .times = below(3)}};
     hyp_schedule whole = {.kind = (hyp_schedule_kind)below(5), .times = below(3), .parts = parts, .part_count = 2};
     note(below(3) ? hyp_egraph_run(now->eg, now->sets[below(SETS)], &options, &report, NULL)
                   : hyp_egraph_run_schedule(now->eg, &whole, &options, &report, NULL));
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
 }
 
 static void change_rules(void)
@@ -392,13 +393,13 @@ static void copy(void)
     note(status);
     if (status != HYP_OK) return;
     hyp_mem_fail_after(0);
-    hyp_run_report report;
-    hyp_run_options options = {.size = sizeof options, .max_nodes = MOST_NODES, .max_iterations = 2};
+    hyp_egraph_run_report report;
+    hyp_egraph_run_options options = {.size = sizeof options, .max_nodes = MOST_NODES, .max_iterations = 2};
     hyp_diag diag = {0};
     const uint8_t *end = now->end;
     now->end = now->at; /* its callbacks do nothing */
     if (known && hyp_egraph_run(made, sets[below(SETS)], &options, &report, &diag) == HYP_OK)
-        hyp_run_report_dispose(&report);
+        hyp_egraph_run_report_dispose(&report);
     if (hyp_egraph_rebuild(made, &diag) == HYP_OK && hyp_egraph_check(made, &diag) == HYP_ERR_INTERNAL &&
         !(now->fails && strstr(diag.message, "does not know"))) {
         fprintf(stderr, "copy: %s\n", diag.message);

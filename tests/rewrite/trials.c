@@ -99,7 +99,7 @@ static hyp_status apply_rule(const hyp_graph *in, rule_texts rules, const char *
 {
     hyp_rw rw = {0};
     hyp_ruleset *set;
-    hyp_run_report report = {0};
+    hyp_egraph_run_report report = {0};
     hyp_extraction choice = {0};
     hyp_class_id roots[TRIAL_MAX_VALUES];
     const char **names = NULL;
@@ -120,7 +120,7 @@ static hyp_status apply_rule(const hyp_graph *in, rule_texts rules, const char *
             names[i] = info.name;
             hyp_ruleset_enable(set, i, is_it);
         }
-        hyp_run_options options = {.size = sizeof options, .max_iterations = 3, .max_nodes = 2000};
+        hyp_egraph_run_options options = {.size = sizeof options, .max_iterations = 3, .max_nodes = 2000};
         status = hyp_egraph_run(rw.eg, set, &options, &report, diag);
         for (size_t i = 0; status == HYP_OK && i < report.rule_count; i++)
             if (report.rules[i]
@@ -137,7 +137,7 @@ static hyp_status apply_rule(const hyp_graph *in, rule_texts rules, const char *
     if (status == HYP_OK) status = hyp_rw_decode(&rw, &choice, &known, NULL, out, diag);
     if (status == HYP_OK) status = hyp_graph_verify(out, diag);
     hyp_extraction_dispose(&choice);
-    hyp_run_report_dispose(&report);
+    hyp_egraph_run_report_dispose(&report);
     hyp_rw_dispose(&rw);
     return status;
 }

@@ -230,7 +230,7 @@ static inline void hyp_eg_end_reading(hyp_egraph *eg, const char *outer) { eg->r
 #define HYP_READER_MERGE "an analysis' merge"
 /* HYP_ERR_INVALID_ARGUMENT inside a callback that may only read. */
 HYP_NODISCARD hyp_status hyp_eg_may_change(const hyp_egraph *eg, hyp_diag *diag);
-/* The same inside any callback but hyp_run_options.hook: `what` is what was called. */
+/* The same inside any callback but hyp_egraph_run_options.hook: `what` is what was called. */
 HYP_NODISCARD hyp_status hyp_eg_may_rebuild(const hyp_egraph *eg, const char *what, hyp_diag *diag);
 /* Whether something of this e-graph is in use by a call under way: what is destroyed then goes with the e-graph. */
 static inline bool hyp_eg_in_use(const hyp_egraph *eg) { return eg->busy || eg->running || eg->reader; }

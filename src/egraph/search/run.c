@@ -19,8 +19,8 @@ enum { DECLINED_LIMIT = 1 << 20 };
 typedef struct runner {
     hyp_egraph *eg;
     hyp_ruleset *rules;
-    hyp_run_options options;
-    hyp_run_report *report;
+    hyp_egraph_run_options options;
+    hyp_egraph_run_report *report;
     hyp_applier applier;
     hyp_search search;
     uint32_t *grounds;
@@ -494,18 +494,18 @@ static hyp_status make_buffers(runner *r, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rules, const hyp_run_options *options,
-                          hyp_run_report *out_report, hyp_diag *diag)
+hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rules, const hyp_egraph_run_options *options,
+                          hyp_egraph_run_report *out_report, hyp_diag *diag)
 {
     HYP_NEED(out_report);
-    *out_report = (hyp_run_report){.stop = HYP_STOP_ERROR};
+    *out_report = (hyp_egraph_run_report){.stop = HYP_STOP_ERROR};
     HYP_NEED(eg);
     HYP_NEED(rules);
     HYP_TRY(hyp_eg_may_rebuild(eg, "a saturation", diag));
     if (eg->running) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "a saturation was called from inside a callback");
     if (rules->eg != eg) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "these rules belong to another e-graph");
     runner r = {.eg = eg, .rules = rules, .report = out_report, .start = seconds()};
-    HYP_TRY(hyp_sized_take(&r.options, options, hyp_run_options, diag));
+    HYP_TRY(hyp_sized_take(&r.options, options, hyp_egraph_run_options, diag));
     if ((unsigned)r.options.scheduler > HYP_SCHEDULER_CALLBACK)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%d is no scheduler", (int)r.options.scheduler);
     if (r.options.scheduler == HYP_SCHEDULER_CALLBACK && !r.options.turn)
@@ -549,13 +549,13 @@ hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rules, const hyp_run_opti
     return status;
 }
 
-void hyp_run_report_dispose(hyp_run_report *report)
+void hyp_egraph_run_report_dispose(hyp_egraph_run_report *report)
 {
     if (!report) return;
     hyp_free(report->iterations);
     for (size_t i = 0; report->rules && i < report->rule_count; i++) hyp_free(report->rules[i].refusal);
     hyp_free(report->rules);
-    *report = (hyp_run_report){0};
+    *report = (hyp_egraph_run_report){0};
 }
 
 const char *hyp_stop_name(hyp_stop stop)

@@ -4,8 +4,8 @@
 
 typedef struct scheduler {
     hyp_egraph *eg;
-    hyp_run_options options; /* what is left of it */
-    hyp_run_report *report;
+    hyp_egraph_run_options options; /* what is left of it */
+    hyp_egraph_run_report *report;
     HYP_VEC(hyp_iteration_report) iterations;
     bool spent; /* nothing is left of a limit, report->stop says of which: no part may run any more */
     bool over;  /* a limit ended it: report->stop says which */
@@ -40,7 +40,7 @@ static size_t count_rules(const hyp_schedule *s)
 }
 
 /* Adds the report of one run to that of the whole. */
-static hyp_status add_report(scheduler *sc, hyp_run_report *run, size_t first_rule)
+static hyp_status add_report(scheduler *sc, hyp_egraph_run_report *run, size_t first_rule)
 {
     for (size_t i = 0; i < run->rule_count; i++) {
         hyp_rule_report *sum = &sc->report->rules[first_rule + i];
@@ -75,9 +75,9 @@ static void spend(scheduler *sc, size_t *limit, size_t used, hyp_stop stop)
     sc->report->stop = stop;
 }
 
-static void spend_all(scheduler *sc, const hyp_run_report *run)
+static void spend_all(scheduler *sc, const hyp_egraph_run_report *run)
 {
-    hyp_run_options *left = &sc->options;
+    hyp_egraph_run_options *left = &sc->options;
     spend(sc, &left->max_iterations, run->iteration_count, HYP_STOP_ITERATIONS);
     spend(sc, &left->max_matches, run->matches, HYP_STOP_MATCHES);
     if (left->max_seconds > 0) {
@@ -94,12 +94,12 @@ static hyp_status run_rules(scheduler *sc, const hyp_schedule *s, size_t first_r
     *out_saturated = false;
     sc->over = sc->spent;
     if (sc->over) return HYP_OK;
-    hyp_run_options options = sc->options;
+    hyp_egraph_run_options options = sc->options;
     size_t times = s->times ? s->times : 1;
     bool mine =
         !options.max_iterations || times <= options.max_iterations; /* the part's count ends it, not the limit */
     if (mine) options.max_iterations = times;
-    hyp_run_report run;
+    hyp_egraph_run_report run;
     hyp_status status = hyp_egraph_run(sc->eg, s->rules, &options, &run, sc->diag);
     if (status == HYP_OK) status = add_report(sc, &run, first_rule);
     *out_saturated = run.stop == HYP_STOP_SATURATED;
@@ -110,7 +110,7 @@ static hyp_status run_rules(scheduler *sc, const hyp_schedule *s, size_t first_r
             sc->report->stop = run.stop;
         }
     }
-    hyp_run_report_dispose(&run);
+    hyp_egraph_run_report_dispose(&run);
     return status;
 }
 
@@ -138,17 +138,17 @@ static hyp_status run_part(scheduler *sc, const hyp_schedule *s, size_t first_ru
     return HYP_OK;
 }
 
-hyp_status hyp_egraph_run_schedule(hyp_egraph *eg, const hyp_schedule *schedule, const hyp_run_options *options,
-                                   hyp_run_report *out_report, hyp_diag *diag)
+hyp_status hyp_egraph_run_schedule(hyp_egraph *eg, const hyp_schedule *schedule, const hyp_egraph_run_options *options,
+                                   hyp_egraph_run_report *out_report, hyp_diag *diag)
 {
     size_t parts = 0;
     HYP_NEED(out_report);
-    *out_report = (hyp_run_report){.stop = HYP_STOP_ERROR};
+    *out_report = (hyp_egraph_run_report){.stop = HYP_STOP_ERROR};
     HYP_NEED(eg);
     HYP_NEED(schedule);
     scheduler sc = {.eg = eg, .report = out_report, .diag = diag};
     sc.options.size = sizeof sc.options;
-    HYP_TRY(hyp_sized_take(&sc.options, options, hyp_run_options, diag));
+    HYP_TRY(hyp_sized_take(&sc.options, options, hyp_egraph_run_options, diag));
     HYP_TRY(look_through(schedule, 0, &parts, diag));
     out_report->rule_count = count_rules(schedule);
     out_report->rules = hyp_calloc(out_report->rule_count, sizeof *out_report->rules);
