@@ -269,6 +269,36 @@ static void large_and_deep_chains_equal_reference(void **state)
         }
 }
 
+/* y = x w^T + t, where t, one for each column, is what another layer has just given: of such a bias a kernel may read nothing
+ * before that one has ended. */
+static void check_computed_bias(uint64_t *seed, hyp_dtype dtype, int64_t rows, int64_t n, int64_t k)
+{
+    pb_init(&builder);
+    uint32_t m = pb_const(&builder, rows), one = pb_const(&builder, 1), wide = pb_const(&builder, n), deep = pb_const(&builder, k);
+    uint32_t x = pb_input(&builder, "x", dtype, 2, (uint32_t[]){m, deep});
+    uint32_t z = pb_input(&builder, "z", dtype, 2, (uint32_t[]){one, deep});
+    uint32_t y = pb_output(&builder, "y", dtype, 2, (uint32_t[]){m, wide});
+    uint32_t t = pb_scratch(&builder, dtype, 0, 2, (uint32_t[]){one, wide});
+    uint32_t w = random_weight(&builder, seed, dtype, 2, (int64_t[]){n, k}), v = random_weight(&builder, seed, dtype, 2, (int64_t[]){n, k});
+    pb_layer(&builder, pb_linear(&builder, z, t, one), n, k, v, PB_NONE, ACT(NONE), PB_NONE);
+    uint32_t row = pb_view(&builder, t, 1, &wide);
+    pb_layer(&builder, pb_linear(&builder, x, y, m), n, k, w, row, ACT(SIGMOID), PB_NONE);
+    check((dims_list){{rows, k}, {1, k}}, tolerance_of(dtype, 2 * k));
+}
+
+static void a_layer_may_give_the_bias_of_the_next(void **state)
+{
+    (void)state;
+    uint64_t seed = 21;
+    static const int64_t rows[] = {1, 2, 9, 16, 33};
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
+        for (int t = 0; t < FLOATS; t++) {
+            check_computed_bias(&seed, floats[t], rows[r], 8 * random_between(&seed, 1, 40), 8 * random_between(&seed, 1, 40));
+            check_computed_bias(&seed, floats[t], rows[r], random_between(&seed, 1, 300), random_between(&seed, 1, 300));
+            check_computed_bias(&seed, floats[t], rows[r], random_between(&seed, 1, 16), 64); /* few columns of many rows */
+        }
+}
+
 static void few_columns_of_many_rows_equal_reference(void **state)
 {
     (void)state;
@@ -602,6 +632,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(tf32_stays_within_its_precision),
         cmocka_unit_test(few_rows_go_through_any_number_of_layers),
         cmocka_unit_test(large_and_deep_chains_equal_reference),
+        cmocka_unit_test(a_layer_may_give_the_bias_of_the_next),
         cmocka_unit_test(few_columns_of_many_rows_equal_reference),
         cmocka_unit_test(matmul_broadcasts_batches_and_transposes),
         cmocka_unit_test(products_of_any_rows_equal_reference),

@@ -439,24 +439,31 @@ template <uint32_t D, typename P> struct layer {
         return x;
     }
 
+    // Of the block's rows, into shared memory, where they are read when the products are there.
+    __device__ __forceinline__ void take_biases()
+    {
+        uint32_t biases = l.turned ? l.rows : s.count;
+#pragma unroll 1
+        for (uint32_t i = threadIdx.x; i < biases; i += blockDim.x)
+            bias[i] = l.bias ? load_native<float>(result_type<D>, l.bias, (l.turned ? 0 : s.first) + i) : 0.0f;
+    }
+
     // What does not come from kernels before this one is asked for before it waits for them.
     __device__ __forceinline__ void run()
     {
         if (!l.constant) kernels_before_end();
         next_kernel_may_start();
         weights.start();
-        uint32_t biases = l.turned ? l.rows : s.count;
-#pragma unroll 1
-        for (uint32_t i = threadIdx.x; i < biases; i += blockDim.x)
-            bias[i] = l.bias ? load_native<float>(result_type<D>, l.bias, (l.turned ? 0 : s.first) + i) : 0.0f;
+        if (l.bias_constant || !l.constant) take_biases();
         for (uint32_t i = threadIdx.x; l.norm && i < l.pieces; i += blockDim.x) {
             x[i] = ((const uint4 *)l.norm_scale)[i];
             x[l.pieces + i] = l.norm_bias ? ((const uint4 *)l.norm_bias)[i] : make_uint4(0, 0, 0, 0);
         }
-        __syncthreads(); // barriers and biases are there
+        __syncthreads(); // the barriers are there
         if (l.constant) kernels_before_end();
         P product;
         product.take(l, input(), x);
+        if (l.constant && !l.bias_constant) take_biases(); // while x is on its way
         compute(product);
         __syncthreads();
         finish();

@@ -494,10 +494,10 @@ typedef struct hyp_cuda_layer {
     uint8_t log_splits;              /* warps that share a row: 2^log_splits */
     uint8_t act;                     /* HYP_PW_RELU ...; HYP_PW_CAST = none */
     uint8_t aligned;                 /* every row of w and x starts at a multiple of 16 bytes; else there is no ring */
-    uint8_t constant;                /* w and bias are the plan's weights */
+    uint8_t constant;                /* w, and what normalizes x, are the plan's weights, */
+    uint8_t bias_constant;           /* and so is the bias, or there is none */
     uint8_t turned, add_after;
     uint8_t norm; /* HYP_CUDA_NORM_* */
-    uint8_t pad;
     float epsilon; /* of the normalization */
     float scale;   /* of the product, before the bias */
 } hyp_cuda_layer;

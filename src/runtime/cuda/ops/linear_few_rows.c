@@ -196,8 +196,8 @@ hyp_status hyp_cuda_add_few_rows(hyp_cuda_build *b, const HypPlan__Linear *k, si
     args->act = (uint8_t)hyp_plan_act_op(from->act);
     args->add_after = k->add_after != 0;
     if (hyp_cuda_dtype(b->program, k->x) == HYP_F8E4M3) args->scale = from->x_scale * from->weight_scale;
-    args->constant =
-        !args->turned && hyp_cuda_is_constant(b, from->weight + 1) && hyp_cuda_is_constant(b, from->bias_plus1);
+    args->constant = !args->turned && hyp_cuda_is_constant(b, from->weight + 1);
+    args->bias_constant = hyp_cuda_is_constant(b, from->bias_plus1);
     if (norm.kind) {
         args->epsilon = norm.epsilon;
         args->constant =
