@@ -61,6 +61,9 @@ if(HYP_HAVE_ONEDNN)
     string(APPEND CPACK_DEBIAN_DEVELOPMENT_PACKAGE_RECOMMENDS ", libdnnl-dev")
 endif()
 set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS ${CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS})
+if(MICROHTTPD_FOUND) # opened by hypatia serve; its name here and in later releases of Debian
+    set(CPACK_DEBIAN_TOOLS_PACKAGE_RECOMMENDS "libmicrohttpd12t64 | libmicrohttpd12")
+endif()
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SUGGESTS hypatia-doc)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS hypatia-doc)
 

@@ -2,7 +2,9 @@
 import json
 import math
 import os
+import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 
@@ -308,13 +310,32 @@ def check_metrics(server, wrong):
     assert found['hypatia_http_requests_total{route="none",code="404"}'] >= 10
 
 
+def check_library(folder, digits):
+    """libmicrohttpd is opened when the server starts, and by no other command: where what is found is none, or lacks something, that says so."""
+    path = os.path.join(folder, "libmicrohttpd.so.12")
+    with open(path, "wb") as file:
+        file.write(b"no library")
+    for says in ("serving needs libmicrohttpd, which is not found", "has no MHD_start_daemon: wanted 0.9.72 or newer"):
+        environment = {"LD_LIBRARY_PATH": ":".join([folder, *os.environ.get("LD_LIBRARY_PATH", "").split(":")]).rstrip(":")}
+        done = hyp.tool("hypatia", "serve", digits, "--listen", "127.0.0.1:0", env=environment)
+        assert done.returncode == 3 and says in done.stderr, (done.returncode, done.stderr)
+        assert hyp.tool("hypatia", "inspect", digits, env=environment).returncode == 0
+        compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+        if not compiler:
+            print("a libmicrohttpd that lacks functions was not tried: there is no C compiler")
+            break
+        subprocess.run([compiler, "-shared", "-o", path, "-x", "c", "/dev/null"], check=True)
+    os.remove(path)
+
+
 def main():
     if not serving.has_server():
-        print("skipped: hypatia was built without libmicrohttpd")
+        print("skipped: hypatia serve has no libmicrohttpd here")
         sys.exit(77)
     with tempfile.TemporaryDirectory() as folder:
         digits = os.path.join(folder, "digits.bin")
         serving.compile_plan(DIGITS, digits)
+        check_library(folder, digits)
         with serving.Server(digits, "digits:3=" + digits, typed_model(folder), sized_model(folder), "--max-body", "512K", "--instances", "2", "--threads", "1") as server:
             check_pages(server)
             check_types(server)

@@ -326,7 +326,7 @@ def check_usage(folder, digits):
 
 def main():
     if not serving.has_server():
-        print("skipped: hypatia was built without libmicrohttpd")
+        print("skipped: hypatia serve has no libmicrohttpd here")
         sys.exit(77)
     with tempfile.TemporaryDirectory() as folder:
         digits = os.path.join(folder, "digits.bin")

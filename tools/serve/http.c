@@ -1,7 +1,6 @@
 #include "http.h"
 
 #include <errno.h>
-#include <microhttpd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +9,10 @@
 
 #include "exchange.h"
 #include "listen.h"
+#include "microhttpd.h"
 
 struct http {
+    microhttpd mhd;
     server *server;
     struct MHD_Daemon *daemon;
     char *certificate, *key;
@@ -21,30 +22,26 @@ struct http {
 /* A request of a connection. */
 typedef struct request {
     exchange exchange;
+    const microhttpd *mhd;
     struct MHD_Connection *connection;
     size_t dropped; /* bytes of a body that nobody wants any more */
 } request;
 
 hyp_status http_check(hyp_diag *diag)
 {
-    (void)diag;
-    return HYP_OK;
+    microhttpd mhd;
+    return microhttpd_open(&mhd, diag);
 }
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
-static void add_header(struct MHD_Response *response, const char *name, const char *value)
+static struct MHD_Response *make_response(const microhttpd *mhd, const answer *a)
 {
-    (void)MHD_add_response_header(response, name, value);
-}
-
-static struct MHD_Response *make_response(const answer *a)
-{
-    if (a->count == 1) return MHD_create_response_from_buffer(a->len, (void *)a->first.data, MHD_RESPMEM_PERSISTENT);
+    if (a->count == 1) return mhd->create_response_from_buffer(a->len, (void *)a->first.data, MHD_RESPMEM_PERSISTENT);
     struct MHD_IoVec *parts = malloc(a->count * sizeof *parts);
     if (!parts) return NULL;
     for (size_t i = 0; i < a->count; i++) parts[i] = (struct MHD_IoVec){a->parts[i].data, a->parts[i].len};
-    struct MHD_Response *response = MHD_create_response_from_iovec(parts, (unsigned int)a->count, NULL, NULL);
+    struct MHD_Response *response = mhd->create_response_from_iovec(parts, (unsigned int)a->count, NULL, NULL);
     free(parts); /* was copied */
     return response;
 }
@@ -52,22 +49,23 @@ static struct MHD_Response *make_response(const answer *a)
 /* Queues what the exchange has answered; its memory stays until the request is completed. */
 static enum MHD_Result send_answer(request *r)
 {
+    const microhttpd *mhd = r->mhd;
     const answer *a = &r->exchange.answer;
-    struct MHD_Response *response = make_response(a);
+    struct MHD_Response *response = make_response(mhd, a);
     if (!response) return MHD_NO; /* the connection closes */
     char bytes[32];
-    add_header(response, "Content-Type", a->type);
+    (void)mhd->add_response_header(response, "Content-Type", a->type);
     if (a->header_bytes) {
         snprintf(bytes, sizeof bytes, "%zu", a->header_bytes);
-        add_header(response, "Inference-Header-Content-Length", bytes);
+        (void)mhd->add_response_header(response, "Inference-Header-Content-Length", bytes);
     }
-    if (a->allow) add_header(response, "Allow", a->allow);
-    if (a->code == 401) add_header(response, "WWW-Authenticate", "Bearer");
-    if (a->retry) add_header(response, "Retry-After", "1");
-    if (server_stopping(r->exchange.server)) add_header(response, "Connection", "close");
+    if (a->allow) (void)mhd->add_response_header(response, "Allow", a->allow);
+    if (a->code == 401) (void)mhd->add_response_header(response, "WWW-Authenticate", "Bearer");
+    if (a->retry) (void)mhd->add_response_header(response, "Retry-After", "1");
+    if (server_stopping(r->exchange.server)) (void)mhd->add_response_header(response, "Connection", "close");
     exchange_count(&r->exchange);
-    enum MHD_Result result = MHD_queue_response(r->connection, (unsigned int)a->code, response);
-    MHD_destroy_response(response);
+    enum MHD_Result result = mhd->queue_response(r->connection, (unsigned int)a->code, response);
+    mhd->destroy_response(response);
     return result;
 }
 
@@ -77,7 +75,7 @@ static enum MHD_Result send_answer(request *r)
 static void resume(exchange *e)
 {
     request *r = (request *)(void *)((char *)e - offsetof(request, exchange));
-    MHD_resume_connection(r->connection);
+    r->mhd->resume_connection(r->connection);
 }
 
 static request *begin(http *h, struct MHD_Connection *connection, const char *url, const char *method)
@@ -85,13 +83,15 @@ static request *begin(http *h, struct MHD_Connection *connection, const char *ur
     request *r = calloc(1, sizeof *r);
     if (!r) return NULL;
     exchange_headers headers = {
-        .authorization = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization"),
-        .length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length"),
-        .inference_length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Inference-Header-Content-Length"),
-        .encoding = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Encoding"),
+        .authorization = h->mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization"),
+        .length = h->mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length"),
+        .inference_length =
+            h->mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Inference-Header-Content-Length"),
+        .encoding = h->mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Encoding"),
     };
     exchange_begin(&r->exchange, h->server, method, url, &headers);
     r->exchange.resume = resume;
+    r->mhd = &h->mhd;
     r->connection = connection;
     return r;
 }
@@ -106,8 +106,8 @@ static bool too_much_to_drop(size_t bytes)
 
 static bool answers_at_once(const request *r)
 {
-    const char *length = MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Content-Length");
-    const char *expect = MHD_lookup_connection_value(r->connection, MHD_HEADER_KIND, "Expect");
+    const char *length = r->mhd->lookup_connection_value(r->connection, MHD_HEADER_KIND, "Content-Length");
+    const char *expect = r->mhd->lookup_connection_value(r->connection, MHD_HEADER_KIND, "Expect");
     return r->exchange.answer.code && (expect || (length && too_much_to_drop(strtoull(length, NULL, 10))));
 }
 
@@ -135,7 +135,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
     if (e->waits) {
         exchange_finish(e);
     } else if (exchange_prepare(e)) {
-        MHD_suspend_connection(connection); /* before another thread can resume it */
+        r->mhd->suspend_connection(connection); /* before another thread can resume it */
         exchange_submit(e);
         return MHD_YES;
     }
@@ -211,10 +211,10 @@ static hyp_status start_daemon(http *h, int fd, hyp_diag *diag)
                                    {MHD_OPTION_HTTPS_MEM_KEY, 0, h->key},
                                    {MHD_OPTION_END, 0, NULL}};
     struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
-    if (h->key && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+    if (h->key && h->mhd.is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
         return refuse(diag, HYP_ERR_UNSUPPORTED, "this libmicrohttpd has no TLS");
     raise_descriptors(o->connections);
-    h->daemon = MHD_start_daemon(
+    h->daemon = h->mhd.start_daemon(
         flags, 0, NULL, NULL, handle, h, MHD_OPTION_EXTERNAL_LOGGER, ignore_log, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
         MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_CONNECTION_MEMORY_LIMIT, o->header_most,
@@ -236,7 +236,8 @@ hyp_status http_start(server *s, http **out, hyp_diag *diag)
     http *h = calloc(1, sizeof *h);
     if (!h) return refuse_memory(diag);
     h->server = s;
-    hyp_status status = o->certificate ? read_pem(o->certificate, &h->certificate, diag) : HYP_OK;
+    hyp_status status = microhttpd_open(&h->mhd, diag);
+    if (status == HYP_OK && o->certificate) status = read_pem(o->certificate, &h->certificate, diag);
     if (status == HYP_OK && o->key) status = read_pem(o->key, &h->key, diag);
     if (status == HYP_OK) status = listen_at(o->listen, &fd, address, sizeof address, diag);
     if (status == HYP_OK) {
@@ -255,14 +256,14 @@ const char *http_url(const http *h) { return h->url; }
 
 void http_stop_accepting(http *h)
 {
-    int fd = MHD_quiesce_daemon(h->daemon);
+    int fd = h->mhd.quiesce_daemon(h->daemon);
     if (fd >= 0) close(fd);
 }
 
 void http_stop(http *h)
 {
     if (!h) return;
-    if (h->daemon) MHD_stop_daemon(h->daemon);
+    if (h->daemon) h->mhd.stop_daemon(h->daemon);
     if (h->key) explicit_bzero(h->key, strlen(h->key));
     free(h->certificate);
     free(h->key);

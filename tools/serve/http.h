@@ -1,5 +1,5 @@
 /* http.h - connections, by libmicrohttpd: bytes to exchanges and back. The only part that knows it; http_absent.c
- * stands in where there is none.
+ * stands in where its header was missing.
  */
 #ifndef HYPATIA_SERVE_HTTP_H
 #define HYPATIA_SERVE_HTTP_H
@@ -8,7 +8,7 @@
 
 typedef struct http http;
 
-/* HYP_OK, or HYP_ERR_UNSUPPORTED where Hypatia was built without libmicrohttpd. */
+/* HYP_OK, or HYP_ERR_UNSUPPORTED where there is no libmicrohttpd, or Hypatia was built without its header. */
 hyp_status http_check(hyp_diag *diag);
 /* Listens, and has threads that serve. HYP_ERR_IO where the address cannot be had, HYP_ERR_MALFORMED for a certificate
  * or a key. */

@@ -2,7 +2,7 @@
  *
  *   serve.c  options         the command line
  *   server                   signals, loading, the end
- *   http  listen             bytes and connections (libmicrohttpd); http_absent.c where there is none
+ *   http  listen             bytes and connections, by libmicrohttpd (microhttpd.h opens it)
  *   exchange                 a request and its answer: infer, pages, repository
  *   route  tokens  metrics  log
  *   models                   names and versions, which plan each has
