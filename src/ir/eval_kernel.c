@@ -28,7 +28,8 @@ static hyp_kernel_attr attr_of(const hyp_attr *a)
 static hyp_status run(const hyp_kernel *kernel, hyp_kernel_call *call)
 {
     size_t bytes = kernel->scratch(call);
-    if (bytes && !(call->scratch = hyp_aligned_alloc(64, bytes))) return hyp_fail_memory(call->diag, bytes);
+    call->scratch = hyp_aligned_alloc(64, bytes ? bytes : 1);
+    if (!call->scratch) return hyp_fail_memory(call->diag, bytes);
     hyp_status status = kernel->run(call);
     hyp_aligned_free(call->scratch);
     return status;

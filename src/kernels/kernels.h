@@ -60,7 +60,7 @@ typedef struct hyp_kernel_call {
     hyp_array *out;    /* shapes as inferred */
     uint32_t out_count;
     const hyp_kernel_attr *attrs;
-    void *scratch; /* 64-byte aligned, as many bytes as the kernel's scratch function says */
+    void *scratch; /* 64-byte aligned, as many bytes as the kernel's scratch function says; never NULL, which has no parts */
     hyp_diag *diag;
 } hyp_kernel_call;
 

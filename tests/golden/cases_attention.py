@@ -87,5 +87,7 @@ def gradient_cases():
          [np.zeros((0, 3)), np.zeros((4, 3)), np.zeros((4, 2))])
     case("attention-gradient", "no keys", "", [rand(2, 3), rand(0, 3), rand(0, 2), rand(2, 2), rand(2, 2)],
          [np.zeros((2, 3)), np.zeros((0, 3)), np.zeros((0, 2))])
+    case("attention-gradient", "neither keys nor width", "", [rand(2, 0), rand(0, 0), rand(0, 2), rand(2, 2), rand(2, 2)],
+         [np.zeros((2, 0)), np.zeros((0, 0)), np.zeros((0, 2))])
     narrow = [x.astype(BF16) for x in (q, k, v, y, g)]
     case("attention-gradient", "bf16", "", narrow + [causal], gradients(*narrow, causal))

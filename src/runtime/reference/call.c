@@ -4,8 +4,9 @@
 void hyp_reference_arguments(const hyp_reference_call *call, const HypPlan__Call *s, hyp_diag *diag,
                              hyp_call_arguments *a)
 {
+    static _Alignas(64) char nothing[1]; /* of no bytes, where no step needs any */
     hyp_plan_call_arguments(call->program, s, call->values, diag, a);
-    a->call.scratch = call->work;
+    a->call.scratch = call->work ? call->work : nothing;
     for (size_t i = 0; call->at && i < s->n_inputs_plus1; i++)
         if (s->inputs_plus1[i]) a->in[i].data = call->at[s->inputs_plus1[i] - 1];
     for (size_t i = 0; call->at && i < s->n_outputs; i++) a->out[i].data = call->at[s->outputs[i]];
