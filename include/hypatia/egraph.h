@@ -36,8 +36,10 @@ extern "C" {
 typedef struct hyp_egraph hyp_egraph;
 typedef struct hyp_ruleset hyp_ruleset;
 
+/* Ids are never reused, and valid until hyp_egraph_compact or the end of the e-graph; with
+ * hyp_egraph_options.renumbered until it is called. */
 typedef uint32_t hyp_class_id; /* an e-class; canonical only if hyp_egraph_find(eg, c) == c */
-typedef uint32_t hyp_enode_id; /* an e-node; never reused, valid until hyp_egraph_compact or the end of the e-graph */
+typedef uint32_t hyp_enode_id; /* an e-node */
 typedef uint32_t hyp_symbol;   /* an interned operator symbol or literal */
 #define HYP_NONE UINT32_MAX    /* "no such id" for all three */
 
@@ -65,12 +67,29 @@ typedef struct hyp_analysis {
     hyp_status (*agree)(hyp_egraph *eg, const void *a, const void *b, void *user, hyp_diag *diag);
 } hyp_analysis;
 
+/* New ids, by those of before, which are below `bound`: of a class, and of an e-node, which of one that has died is that of
+ * the one that it became equal to. */
+typedef struct hyp_renumbering {
+    const hyp_class_id *classes;
+    const hyp_enode_id *nodes;
+    size_t bound;
+} hyp_renumbering;
+
 typedef struct hyp_egraph_options {
     size_t size;                  /* sizeof(hyp_egraph_options) */
     const hyp_analysis *analysis; /* copied; NULL = none */
     bool explain;                 /* keep what hyp_egraph_explain and hyp_egraph_origin need */
     bool explain_all; /* with explain: keep applications that changed nothing, too. Proofs are shorter, and each such
                        * match costs some 30 bytes */
+    /* Who sets it lets the e-graph do by itself what hyp_egraph_compact does, whenever as many e-nodes have died as there
+     * are others: in hyp_egraph_rebuild, hyp_egraph_push and runs, before an iteration, never inside a callback other than
+     * hyp_egraph_run_options.hook. So its memory is that of what lives, however long additions, unions, runs, pushes and pops go
+     * on, and the work is a constant for each e-node that was ever added. Each time it is called with the new ids, so that
+     * the caller can change those that he keeps; what a push has noted has the same ids as before. It may read the e-graph,
+     * but not change it. With `explain` e-nodes stay, as proofs name them, and it is not called. NULL = ids stay what
+     * they are. */
+    void (*renumbered)(hyp_egraph *eg, const hyp_renumbering *now, void *user);
+    void *renumbered_user;
 } hyp_egraph_options;
 
 /* *out is owned by the caller: hyp_egraph_destroy. options may be NULL. Here and below, options that do not say their
@@ -138,9 +157,9 @@ HYP_API HYP_NODISCARD hyp_status hyp_egraph_push(hyp_egraph *eg, hyp_diag *diag)
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_pop(hyp_egraph *eg, hyp_diag *diag);
 
 /* An e-graph like a rebuilt one: the same ids, facts, declarations and callbacks with the same `user`s, and with
- * options.explain the same proofs; states that were pushed are not copied. out_rulesets[i] (count of them) is like
- * rulesets[i] of eg and has seen the same, so that either goes on as the other would. They are owned by the caller:
- * each e-graph may then be used by another thread, as far as its callbacks may. */
+ * options.explain the same proofs; states that were pushed are not copied, and options.renumbered is not.
+ * out_rulesets[i] (count of them) is like rulesets[i] of eg and has seen the same, so that either goes on as the other
+ * would. They are owned by the caller: each e-graph may then be used by another thread, as far as its callbacks may. */
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_copy(hyp_egraph *eg, hyp_ruleset *const *rulesets, size_t count,
                                                  hyp_egraph **out, hyp_ruleset **out_rulesets, hyp_diag *diag);
 
@@ -148,8 +167,9 @@ HYP_API HYP_NODISCARD hyp_status hyp_egraph_copy(hyp_egraph *eg, hyp_ruleset *co
  * (hyp_egraph_enode_bound less hyp_egraph_node_count of them): who adds and unites for ever calls it now and then, and
  * the e-graph stays as large as what lives. Ids of before are invalid, but those in the two lists are made anew:
  * classes, and e-nodes, which are those that they became equal to if they have died. Entries of HYP_NONE stay. Rulesets
- * go on as if nothing had been done. HYP_ERR_UNSUPPORTED with options.explain; not between a push and its pop. It takes
- * 8 bytes per e-node for a moment. */
+ * go on as if nothing had been done. Between a push and its pop e-nodes that the push has noted keep their ids, dead or
+ * not. HYP_ERR_UNSUPPORTED with options.explain. It takes 8 bytes per e-node for a moment. options.renumbered lets the
+ * e-graph see to it by itself. */
 HYP_API HYP_NODISCARD hyp_status hyp_egraph_compact(hyp_egraph *eg, hyp_class_id *classes, size_t class_count,
                                                     hyp_enode_id *nodes, size_t node_count, hyp_diag *diag);
 

@@ -128,6 +128,21 @@ static void on_rewrite(const hyp_rewrite_event *event, void *user)
     (void)ignored;
 }
 
+/* Old ids have new ones, and nothing more may be done than to read. */
+static void renumbered(hyp_egraph *eg, const hyp_renumbering *ids, void *user)
+{
+    size_t bound = hyp_egraph_enode_bound(eg);
+    told.renumbered++;
+    for (size_t i = 0; i < ids->bound; i++) {
+        if (ids->classes[i] < bound && hyp_egraph_find(eg, ids->classes[i]) == ids->classes[i] &&
+            (ids->nodes[i] < bound || ids->nodes[i] == HYP_NONE))
+            continue;
+        fprintf(stderr, "%zu has no new id\n", i);
+        abort();
+    }
+    on_rewrite(NULL, user);
+}
+
 static void on_iteration(const hyp_iteration_report *it, size_t count, void *user)
 {
     (void)it, (void)count;
@@ -513,7 +528,8 @@ static void make_world(world *w)
     if (kind & 16) analysis.agree = NULL;
     w->fails = (kind & 96) == 96;
     hyp_egraph_options options = {
-        .size = sizeof options, .analysis = kind & 1 ? &analysis : NULL, .explain = kind & 2, .explain_all = kind & 4};
+        .size = sizeof options, .analysis = kind & 1 ? &analysis : NULL, .explain = kind & 2, .explain_all = kind & 4,
+        .renumbered = kind & 128 ? renumbered : NULL};
     if (hyp_egraph_create(&options, &w->eg, NULL) != HYP_OK ||
         hyp_egraph_register_condition(w->eg, "is", -1, condition, NULL, NULL) != HYP_OK ||
         hyp_egraph_register_function(w->eg, "fn", -1, function, NULL, NULL) != HYP_OK)

@@ -5,9 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What was done so far: calls, those that callbacks made, and those that were refused. */
+/* What was done so far: calls, those that callbacks made, those that were refused, and how often ids were made anew. */
 typedef struct fuzz_told {
-    uint64_t calls, inside, refused;
+    uint64_t calls, inside, refused, renumbered;
 } fuzz_told;
 extern fuzz_told told;
 

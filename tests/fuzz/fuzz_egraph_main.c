@@ -56,8 +56,8 @@ int main(int argc, char **argv)
         if (run_file(argv[file])) return 2;
     for (; done < count || seconds() < most; done++) run_number(first + done);
     fprintf(stderr, "\r");
-    printf("%llu cases of numbers, %llu calls, of which %llu inside callbacks; %llu were refused\n",
+    printf("%llu cases of numbers, %llu calls, of which %llu inside callbacks; %llu were refused, ids made anew %llu times\n",
            (unsigned long long)done, (unsigned long long)told.calls, (unsigned long long)told.inside,
-           (unsigned long long)told.refused);
+           (unsigned long long)told.refused, (unsigned long long)told.renumbered);
     return count && (told.inside == 0 || told.refused == 0);
 }

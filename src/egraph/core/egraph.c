@@ -23,6 +23,8 @@ hyp_status hyp_egraph_create(const hyp_egraph_options *options, hyp_egraph **out
     if (o.analysis) eg->analysis = *o.analysis;
     eg->explain = o.explain;
     eg->explain_all = o.explain && o.explain_all;
+    eg->renumbered = o.renumbered;
+    eg->renumbered_user = o.renumbered_user;
     if (eg->analysis.data_size) {
         eg->fact_scratch = hyp_malloc(eg->analysis.data_size);
         if (!eg->fact_scratch) {

@@ -183,6 +183,14 @@ hyp_status hyp_index_sync(hyp_egraph *eg, hyp_diag *diag)
     return status;
 }
 
+void hyp_index_forget(hyp_egraph *eg)
+{
+    hyp_index *x = &eg->index;
+    if (x->ready) x->sweeps = UINT32_MAX / 2; /* it was worth having: the next rebuild that needs it makes it */
+    x->ready = false;
+    x->seen = 0;
+}
+
 void hyp_index_dispose(hyp_egraph *eg)
 {
     hyp_index *x = &eg->index;

@@ -69,6 +69,8 @@ void hyp_index_add_member(hyp_egraph *eg, uint32_t c, uint32_t row);
 void hyp_index_add_use(hyp_egraph *eg, uint32_t c, uint32_t slot);
 /* Notes that the copies of a row are not true any more. */
 void hyp_index_spoil(hyp_egraph *eg, uint32_t row);
+/* Rows have other ids: the index is to be made anew. */
+void hyp_index_forget(hyp_egraph *eg);
 void hyp_index_dispose(hyp_egraph *eg);
 
 /* All rows of a class, or all slots that hold it, one after the other, also while entries are

@@ -398,5 +398,7 @@ hyp_status hyp_egraph_rebuild(hyp_egraph *eg, hyp_diag *diag)
 {
     HYP_NEED(eg);
     HYP_TRY(hyp_eg_may_rebuild(eg, "rebuild", diag));
-    return hyp_eg_rebuild(eg, diag);
+    HYP_TRY(hyp_eg_rebuild(eg, diag));
+    hyp_eg_reclaim(eg);
+    return HYP_OK;
 }

@@ -141,6 +141,9 @@ struct hyp_egraph {
     } view;
 
     struct hyp_saved *saved; /* states to go back to, the last first: snapshot.c */
+    void (*renumbered)(hyp_egraph *eg, const hyp_renumbering *now, void *user); /* NULL: ids stay what they are */
+    void *renumbered_user;
+    size_t dead_kept; /* dead rows that the last look for them had to leave, or has not been made since a pop */
 
     bool busy;                   /* a rebuild or a search is under way: neither may start again */
     bool making;                 /* inside analysis.make: one row is half there */
@@ -338,10 +341,15 @@ static inline bool hyp_eg_readable(const hyp_egraph *eg)
     return !eg->busy && !eg->making && !eg->pending.len && !eg->remake.len && !eg->changed.len;
 }
 
-/* ---- what rules/ keeps in an e-graph: ruleset.c, snapshot.c -------------------------------------------- */
+/* ---- what rules/ keeps in an e-graph: ruleset.c, snapshot.c, compact.c -------------------------------------------- */
 
 void hyp_eg_free_rulesets(hyp_egraph *eg);
 void hyp_eg_discard_saved(hyp_egraph *eg);
+/* Rows, and entries of the pool, below are of a state to go back to; 0 where there is none. */
+void hyp_eg_saved_bounds(const hyp_egraph *eg, uint32_t *out_rows, uint32_t *out_pool);
+/* Gives e-nodes new ids in a rebuilt e-graph whose owner wants to be told of it, when so many have died since the last time
+ * that it pays: work and memory per e-node that was ever made stay constant. compact.c */
+void hyp_eg_reclaim(hyp_egraph *eg);
 
 /* ---- view.c ------------------------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/sized.h"
+#include "egraph/core/state.h"
 #include "egraph/extract/problem.h"
 #include "egraph/files/json_reader.h"
 
@@ -382,7 +383,8 @@ static hyp_status load(loader *l, hyp_diag *diag)
     for (uint32_t n = 0; n < s->nodes.len; n++)
         if (l->p.kid_at[n] == l->p.kid_at[n + 1]) HYP_TRY(add_node(l, n, diag));
     for (size_t i = 0; i < l->ready.len; i++) HYP_TRY(add_node(l, l->ready.data[i], diag));
-    return hyp_egraph_rebuild(l->eg, diag);
+    HYP_TRY(hyp_eg_may_rebuild(l->eg, "reading a file into it", diag));
+    return hyp_eg_rebuild(l->eg, diag); /* its classes keep their ids until they are handed over */
 }
 
 hyp_status hyp_serialized_load(const hyp_serialized *s, hyp_egraph *eg, hyp_class_id *out_classes, hyp_diag *diag)

@@ -121,6 +121,7 @@ hyp_status hyp_egraph_push(hyp_egraph *eg, hyp_diag *diag)
     HYP_TRY(hyp_eg_may_rebuild(eg, "push", diag));
     if (eg->running) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "push was called from inside a saturation");
     HYP_TRY(hyp_eg_rebuild(eg, diag));
+    hyp_eg_reclaim(eg);
     struct hyp_saved *s = hyp_calloc(1, sizeof *s);
     if (!s) return hyp_fail_memory(diag, sizeof *s);
     if (!keep_all(s, eg)) {
@@ -222,12 +223,19 @@ hyp_status hyp_egraph_pop(hyp_egraph *eg, hyp_diag *diag)
     if (eg->slot_count) hyp_eg_purge_slots(eg);
     eg->index.ready = false;
     eg->index.seen = 0;
+    eg->dead_kept = 0;
     eg->version++;
     hyp_eg_view_reset(eg);
     eg->bytes -= s->bytes;
     eg->saved = s->below;
     discard(s);
     return HYP_OK;
+}
+
+void hyp_eg_saved_bounds(const hyp_egraph *eg, uint32_t *out_rows, uint32_t *out_pool)
+{
+    *out_rows = eg->saved ? (uint32_t)eg->saved->row_count : 0;
+    *out_pool = eg->saved ? (uint32_t)eg->saved->pool_len : 0;
 }
 
 void hyp_eg_discard_saved(hyp_egraph *eg)

@@ -358,7 +358,7 @@ hyp_status hyp_ruleset_near_misses(hyp_ruleset *rules, size_t rule, const hyp_cl
     hyp_status status = run(&s, focus, focus_count);
     if (status == HYP_OK) status = answer_all(&a);
     s.eg->running--;
-    if (status == HYP_OK) status = hyp_egraph_rebuild(s.eg, diag);
+    if (status == HYP_OK) status = hyp_eg_rebuild(s.eg, diag);
     hyp_vec_free(&s.goals);
     hyp_vec_free(&s.found);
     hyp_arena_dispose(&s.arena);

@@ -466,6 +466,7 @@ static hyp_status saturate(runner *r, hyp_diag *diag)
             return HYP_OK;
         }
         HYP_TRY(call_hook(r, diag));
+        hyp_eg_reclaim(r->eg);
         if (check_clock(r, NULL) != HYP_OK) return HYP_OK;
         HYP_TRY(iterate(r, diag));
         r->applier.iteration++;
