@@ -120,7 +120,7 @@ static void a_faster_kernel_is_kept_and_shared_by_equal_steps(void **state)
     assert_int_equal(count_of("emulator_modules"), modules + 2);
     assert_int_equal(run(&l, ROWS + 1), 0);
     hyp_tuned first = hyp_context_tuned(l.context, 0);
-    assert_string_equal(first.product, "pointwise 1 float [16 24] f32(1 16) f32(1 0) > f32; MUL x0 "
+    assert_string_equal(first.product, "pointwise 2 float [16 24] f32(1 16) f32(1 0) > f32; MUL x0 "
                                        "0.5 f32; MAX x0 x1 f32; ADD r0 r1 f32; y0 r2");
     assert_non_null(strstr(first.attributes, "a kernel of its own, "));
     assert_true(first.seconds > 0.9e-5 && first.seconds < 1.1e-5 && first.first_seconds > 1.4e-5);

@@ -513,7 +513,7 @@ static void the_key_of_a_step_tells_all_that_its_kernel_depends_on(void **state)
         assert_true(hyp_cuda_pw_is_key(key[i].data));
         for (int k = 0; k < i; k++) assert_string_not_equal(key[i].data, key[k].data);
     }
-    assert_string_equal(key[0].data, "pointwise 1 float [96 40] f32(1 0) bf16(1 96) > bf16; "
+    assert_string_equal(key[0].data, "pointwise 2 float [96 40] f32(1 0) bf16(1 96) > bf16; "
                                      "MUL x0 0.5 f32; ADD r0 x1 f32; y0 r1");
     for (int i = 0; i < CHANGES; i++) hyp_strbuf_dispose(&key[i]);
     assert_false(hyp_cuda_pw_is_key("f32 tn 4x2x4"));

@@ -8,7 +8,7 @@
 #include "base/dtype.h"
 
 /* Changes when kernels that were compiled before are not to be used any more. */
-enum { REVISION = 1 };
+enum { REVISION = 2 };
 static const char key_start[] = "pointwise ";
 
 /* ---- the step ------------------------------------------------------------------------------------------------ */
@@ -391,7 +391,7 @@ static void put_body(writer *w, bool whole)
     }
     put_indexes(w);
     for (uint32_t i = 0; i < w->inputs; i++) put_load(w, i);
-    hyp_strbuf_puts(w->out, "    }\n#pragma unroll\n    for (int p = 0; p < PIECES; p++) {\n"
+    hyp_strbuf_puts(w->out, "    }\n    reads_are_sent();\n#pragma unroll\n    for (int p = 0; p < PIECES; p++) {\n"
                             "        const position at = first + p * THREADS;\n");
     if (!whole) {
         hyp_strbuf_puts(w->out, "        if (at >= ");
