@@ -37,7 +37,8 @@ typedef struct hyp_cuda_device {
     CUmodule module, layers, attention; /* our kernels; NULL before they are loaded */
     CUfunction kernels[HYP_CUDA_KERNEL_COUNT];
     hyp_cuda_told_kernels told; /* and those that were compiled for pointwise steps */
-    int sm; /* compute capability: 90 = 9.0 */
+    int sm;     /* compute capability: 90 = 9.0 */
+    int driver; /* the CUDA that it is for: 12030 = 12.3 */
     int multiprocessors;
     size_t shared_bytes; /* that a block of one of our kernels may have */
     int cache_bytes;     /* of the second level, which all multiprocessors share */

@@ -388,6 +388,10 @@ DRIVER cuCtxSynchronize()
 // For the tests: how many kernels ran.
 static std::atomic<uint64_t> launches;
 extern "C" __attribute__((visibility("default"))) uint64_t emulator_launches(void) { return launches; }
+
+// Launches that were wanted, captured ones too: those that may begin before the kernel before them has ended, or the others.
+static std::atomic<uint64_t> wanted[2];
+extern "C" __attribute__((visibility("default"))) uint64_t emulator_launches_wanted(bool early) { return wanted[early]; }
 // Bytes that kernels sent for ahead of those that read them.
 static std::atomic<uint64_t> sent_ahead;
 extern "C" __attribute__((visibility("default"))) uint64_t emulator_sent_ahead(void) { return sent_ahead; }
@@ -431,6 +435,7 @@ DRIVER cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction function, void **par
     if (grid == 0 || x * y == 0 || x * y > 1024) give_up("a launch of a wrong size");
     if (c->sharedMemBytes > (large.count(function) ? (unsigned)SHARED_MOST : (unsigned)SHARED_USUAL))
         give_up("a launch wants more shared memory than it may have");
+    wanted[c->numAttrs > 0]++;
     std::vector<char> args((const char *)params[0], (const char *)params[0] + kernel->args);
     queue(c->hStream, [=] { launch(kernel, grid, x, y, args); });
     return CUDA_SUCCESS;

@@ -298,6 +298,42 @@ static void tuning_keeps_what_is_faster(void **unused)
     assert_string_equal(kept_of(20e-6, "wide"), "4 streams");
 }
 
+/* Two chains and what reads the ends of both. All kernels but the first of the second stream may begin before the one before
+ * them on their stream has ended, the last one too, which waits for the other stream besides. */
+static void what_goes_on_on_its_stream_begins_early(void **unused)
+{
+    (void)unused;
+    enum { CHAINS = 2, LONG = 4 };
+    uint64_t (*wanted)(bool) = NULL, late, early;
+    hyp_diag diag = {0};
+    hyp_context *context;
+    uint32_t ends[CHAINS];
+    if (!emulator_function("emulator_launches_wanted", &wanted)) skip();
+    dtype = HYP_F32;
+    pb_init(&builder);
+    input = pb_input(&builder, "x", dtype, 2, shape());
+    for (uint32_t chain = 0; chain < CHAINS; chain++) {
+        ends[chain] = input;
+        for (uint32_t i = 0; i < LONG; i++) {
+            uint32_t next = pb_scratch(&builder, dtype, LONG * chain + i, 2, shape());
+            add_sum(ends[chain], ends[chain], next);
+            ends[chain] = next;
+        }
+    }
+    add_sum(ends[0], ends[1], pb_output(&builder, "y", dtype, 2, shape()));
+    for (size_t i = 0; i < builder.program.n_steps; i++) builder.steps[i].predicted_seconds = 20e-6;
+    hyp_engine *engine = pb_load(&builder, HYP_DEVICE_CUDA);
+    if (hyp_context_create(engine, NULL, &context, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    late = wanted(false), early = wanted(true);
+    hyp_tensor x = {.dtype = dtype, .rank = 2, .dims = {ROWS, WIDTH}};
+    if (hyp_context_reserve(context, &x, 1, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    assert_int_equal(wanted(false) - late, 1);
+    assert_int_equal(wanted(true) - early, CHAINS * LONG);
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+    pb_dispose(&builder);
+}
+
 /* Predictions of a plan may be anything. */
 static void odd_predictions_do_no_harm(void **unused)
 {
@@ -319,6 +355,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(side_by_side_is_what_is_predicted_to_pay),
         cmocka_unit_test(the_variable_says_how_many),
         cmocka_unit_test(tuning_keeps_what_is_faster),
+        cmocka_unit_test(what_goes_on_on_its_stream_begins_early),
         cmocka_unit_test(odd_predictions_do_no_harm),
     };
     if (!device_start(&dev, argc, argv)) return 77;

@@ -22,15 +22,15 @@ hyp_status hyp_cuda_find_gpu(const hyp_cuda_library *lib, int32_t index, CUdevic
     return hyp_cuda_check(lib, lib->cuDeviceGet(out, index), "cuDeviceGet", diag);
 }
 
-static hyp_status find_device(hyp_cuda_device *d, int32_t index, int *out_driver, hyp_diag *diag)
+static hyp_status find_device(hyp_cuda_device *d, int32_t index, hyp_diag *diag)
 {
     const hyp_cuda_library *lib = &d->lib;
     HYP_TRY(hyp_cuda_check(lib, lib->cuInit(0), "no NVIDIA GPU can be used: cuInit", diag));
-    HYP_TRY(hyp_cuda_check(lib, lib->cuDriverGetVersion(out_driver), "cuDriverGetVersion", diag));
-    if (*out_driver < OLDEST_DRIVER)
+    HYP_TRY(hyp_cuda_check(lib, lib->cuDriverGetVersion(&d->driver), "cuDriverGetVersion", diag));
+    if (d->driver < OLDEST_DRIVER)
         return hyp_fail(diag, HYP_ERR_DEVICE,
                         "the NVIDIA driver supports CUDA %d.%d, at least %d.%d is needed: update it",
-                        *out_driver / 1000, *out_driver % 1000 / 10, OLDEST_DRIVER / 1000, OLDEST_DRIVER % 1000 / 10);
+                        d->driver / 1000, d->driver % 1000 / 10, OLDEST_DRIVER / 1000, OLDEST_DRIVER % 1000 / 10);
     HYP_TRY(hyp_cuda_find_gpu(lib, index, &d->device, diag));
     int major, minor, shared;
     const struct {
@@ -99,9 +99,8 @@ hyp_status hyp_cuda_load_attention(hyp_cuda_device *d, hyp_diag *diag)
 
 static hyp_status set_up(hyp_cuda_device *d, int32_t index, hyp_diag *diag)
 {
-    int driver = 0;
     HYP_TRY(hyp_cuda_library_open(&d->lib, diag));
-    HYP_TRY(find_device(d, index, &driver, diag));
+    HYP_TRY(find_device(d, index, diag));
     HYP_TRY(hyp_cuda_check(&d->lib, d->lib.cuDevicePrimaryCtxRetain(&d->context, d->device), "cuDevicePrimaryCtxRetain",
                            diag));
     d->lib.lost = &d->lost; /* before, a device is not lost but cannot be had */
@@ -117,7 +116,7 @@ static hyp_status set_up(hyp_cuda_device *d, int32_t index, hyp_diag *diag)
     d->lib.cuDeviceGetName(gpu, sizeof gpu, d->device);
     size_t lt = d->lib.cublasLtGetVersion(); /* 130100 = 13.1.0 */
     snprintf(d->name, sizeof d->name, "cuda (%s, number %d, sm_%d, driver for CUDA %d.%d, cuBLASLt %zu.%zu.%zu)", gpu,
-             (int)index, d->sm, driver / 1000, driver % 1000 / 10, lt / 10000, lt / 100 % 100, lt % 100);
+             (int)index, d->sm, d->driver / 1000, d->driver % 1000 / 10, lt / 10000, lt / 100 % 100, lt % 100);
     snprintf(d->key, sizeof d->key, "%s, sm_%d, %d multiprocessors, cuBLASLt %zu", gpu, d->sm, d->multiprocessors, lt);
     return status;
 }

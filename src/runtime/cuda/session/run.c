@@ -78,6 +78,10 @@ static hyp_status go_to(hyp_cuda_session *s, const at_stream *at, hyp_diag *diag
     return HYP_OK;
 }
 
+/* From this driver on a kernel in a graph may be launched before the one before it on its stream has ended although it waits
+ * for the ends of others, too. */
+enum { MIXED_EDGES = 12030 };
+
 /* Runs a unit on its stream when those that it waits for have ended. The first one of a stream has to wait for
  * something of the session's, so that it is forked from it. */
 static hyp_status run_unit(hyp_cuda_session *s, const hyp_cuda_prepared *p, uint32_t unit, bool first, hyp_diag *diag)
@@ -95,7 +99,10 @@ static hyp_status run_unit(hyp_cuda_session *s, const hyp_cuda_prepared *p, uint
     if (first && task->branch > 0 && !waits)
         HYP_TRY(hyp_cuda_check(lib, lib->cuStreamWaitEvent(s->stream, s->branches.events.data[0], 0),
                                "cuStreamWaitEvent", diag));
-    s->starts = waits || (first && (task->branch > 0 || p->reads_early));
+    if (first)
+        s->starts = waits || task->branch > 0 || p->reads_early;
+    else
+        s->starts = waits && s->model->device->driver < MIXED_EDGES;
     HYP_TRY(run_some(s, p, branches->units[unit].first, branches->units[unit].end, diag));
     if (!task->awaited) return HYP_OK;
     return hyp_cuda_check(lib, lib->cuEventRecord(s->branches.events.data[branches->units[unit].event], s->stream),
