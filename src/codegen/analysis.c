@@ -333,6 +333,10 @@ hyp_status hyp_lower_analyse(hyp_lowering *l)
                 hyp_view view;
                 HYP_TRY(hyp_lower_find_view(l, v, true, &view));
                 v = view.value;
+            } else if (node->op == HYP_OP_transpose) {
+                hyp_view view;
+                HYP_TRY(hyp_lower_find_view(l, node->outputs[0], false, &view));
+                v = view.value;
             } else if (node->op == HYP_OP_concat) {
                 hyp_fine_view fine;
                 HYP_TRY(hyp_lower_find_fine_view(l, v, &fine));

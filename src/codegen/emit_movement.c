@@ -53,15 +53,18 @@ static hyp_status emit_unary_copy(hyp_lowering *l, const hyp_node *node, hyp_dim
     return emit_copy(l, node, x, x_offset, y, 0, axes);
 }
 
+/* What it moves is read where it lies: a part of a tensor is not cut out first. */
 hyp_status hyp_emit_transpose(hyp_lowering *l, const hyp_node *node)
 {
-    const hyp_type *x = &hyp_lower_value(l, node->inputs[0])->type;
     hyp_axes axes;
-    hyp_dim strides[HYP_MAX_RANK];
+    hyp_view view;
+    uint32_t x, y;
+    HYP_TRY(hyp_lower_find_view(l, node->outputs[0], false, &view));
     HYP_TRY(copy_axes(l, &hyp_lower_value(l, node->outputs[0])->type, &axes));
-    HYP_TRY(hyp_lower_strides(l, x->rank, x->dims, strides));
-    for (int32_t i = 0; i < axes.rank; i++) axes.strides[LANE_X][i] = strides[node->attrs[0].dims[i]];
-    return emit_unary_copy(l, node, 0, &axes);
+    memcpy(axes.strides[LANE_X], view.strides, sizeof view.strides);
+    HYP_TRY(hyp_lower_read(l, view.value, &x));
+    HYP_TRY(hyp_lower_write(l, node->outputs[0], &y));
+    return emit_copy(l, node, x, view.offset, y, 0, &axes);
 }
 
 hyp_status hyp_emit_slice(hyp_lowering *l, const hyp_node *node)

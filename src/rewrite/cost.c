@@ -111,7 +111,8 @@ double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh)
                             .dims = w->rw->dims};
     query.joined = is_joined(w, c);
     query.input_joined = w->input_joined.data;
-    query.in_place = w->parts_in_place && c < w->bound && w->parts_in_place[c] >= query.output_count;
+    if (w->parts_in_place && c < w->bound)
+        query.in_place = w->parts_in_place[c] < query.output_count ? w->parts_in_place[c] : query.output_count;
     double cost = w->cost(&query, w->user), once = constant_cost(w, &n);
     if (w->by_form) return weight(&n, w) + once + (cost >= HYP_COST_UNSUPPORTED ? HYP_COST_UNSUPPORTED : 0);
     if (!(cost >= 0)) return INFINITY; /* a NaN is no answer */
@@ -123,7 +124,8 @@ double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh)
 static hyp_status add_node_cost(const hyp_graph *g, const hyp_node *n, const bool *constant, const bool *read,
                                 hyp_rw_weigh *w, double *cost, size_t *nodes)
 {
-    bool all = true, all_read = true;
+    bool all = true;
+    uint32_t in_place = 0;
     HYP_TRY(hyp_vec_reserve(&w->inputs, n->input_count + 1, w->diag));
     HYP_TRY(hyp_vec_reserve(&w->input_const, n->input_count + 1, w->diag));
     HYP_TRY(hyp_vec_reserve(&w->outputs, n->output_count + 1, w->diag));
@@ -135,7 +137,7 @@ static hyp_status add_node_cost(const hyp_graph *g, const hyp_node *n, const boo
     }
     for (uint32_t i = 0; i < n->output_count; i++) {
         all = all && constant[n->outputs[i]];
-        all_read = all_read && read[n->outputs[i]];
+        in_place += read[n->outputs[i]];
         w->outputs.data[i] = g->values.data[n->outputs[i]].type;
     }
     if (all) return HYP_OK;
@@ -146,7 +148,7 @@ static hyp_status add_node_cost(const hyp_graph *g, const hyp_node *n, const boo
                             .input_count = n->input_count,
                             .outputs = w->outputs.data,
                             .output_count = n->output_count,
-                            .in_place = all_read,
+                            .in_place = in_place,
                             .dims = g->dims};
     *cost += w->cost(&query, w->user);
     if (!(hyp_op_get(n->op)->flags & HYP_OPF_VIEW)) ++*nodes;

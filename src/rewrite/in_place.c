@@ -1,5 +1,5 @@
-/* Splits and slices that cost nothing because attention or a concat reads what they cut out where it lies, past views
- * and transpositions; and transpositions of matrices that are weights of layers, which read these in either order. */
+/* Splits and slices that cost nothing because attention, a concat or a transposition reads what they cut out where it lies,
+ * past views and transpositions; and transpositions of matrices that are weights of layers, which read these in either order. */
 #include "rewrite/internal.h"
 
 /* More views and transpositions in a row than these are none that lead to heads. */
@@ -30,11 +30,12 @@ static hyp_status visit_attention(void *user, hyp_enode_id node, hyp_class_id c,
     return HYP_OK;
 }
 
-static hyp_status visit_concat(void *user, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape, const hyp_rw_node *n)
+static hyp_status visit_copy(void *user, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape, const hyp_rw_node *n)
 {
     (void)node, (void)c;
     finder *f = user;
-    for (uint32_t i = 0; shape == HYP_RW_IS_OP && n->op == HYP_OP_concat && i < n->input_count; i++)
+    bool copies = shape == HYP_RW_IS_OP && (n->op == HYP_OP_concat || n->op == HYP_OP_transpose);
+    for (uint32_t i = 0; copies && i < n->input_count; i++)
         f->read[hyp_egraph_find(f->w->rw->eg, n->inputs[i])] = true;
     return HYP_OK;
 }
@@ -87,7 +88,7 @@ hyp_status hyp_rw_find_in_place(hyp_rw_weigh *weigh)
     f.weight = hyp_calloc(f.bound + 1, sizeof *f.weight);
     hyp_status status = f.read && f.parts && f.weight ? HYP_OK : hyp_fail_memory(weigh->diag, f.bound);
     if (status == HYP_OK) status = hyp_rw_visit_nodes(weigh->rw, visit_attention, &f, weigh->diag);
-    if (status == HYP_OK) status = hyp_rw_visit_nodes(weigh->rw, visit_concat, &f, weigh->diag);
+    if (status == HYP_OK) status = hyp_rw_visit_nodes(weigh->rw, visit_copy, &f, weigh->diag);
     for (int i = 0; i < VIEWS && status == HYP_OK; i++) status = hyp_rw_visit_nodes(weigh->rw, visit_view, &f, weigh->diag);
     if (status == HYP_OK) status = hyp_rw_visit_nodes(weigh->rw, visit_part, &f, weigh->diag);
     if (status == HYP_OK) status = hyp_rw_visit_nodes(weigh->rw, visit_layer, &f, weigh->diag);
@@ -108,7 +109,8 @@ void hyp_rw_find_in_place_values(const hyp_graph *g, bool *read)
 {
     for (size_t i = g->nodes.len; i-- > 0;) { /* readers first */
         const hyp_node *node = &g->nodes.data[i];
-        uint32_t count = node->op == HYP_OP_attention ? 3 : node->op == HYP_OP_concat ? node->input_count : 0;
+        bool copies = node->op == HYP_OP_concat || node->op == HYP_OP_transpose;
+        uint32_t count = node->op == HYP_OP_attention ? 3 : copies ? node->input_count : 0;
         if (is_seen_through(node->op) && read[node->outputs[0]]) count = 1;
         for (uint32_t k = 0; k < count; k++) read[node->inputs[k]] = true;
         for (uint32_t k = 0; k < node->input_count; k++)

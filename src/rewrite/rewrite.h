@@ -24,8 +24,8 @@ typedef struct hyp_cost_query {
     uint32_t input_count;
     const hyp_type *outputs;
     uint32_t output_count;
-    bool in_place; /* of a split, a slice or the transposition of a matrix: all results are read where they lie, if the device
-                      lets it */
+    uint32_t in_place; /* of a split, a slice or the transposition of a matrix: how many results are read where they lie, if
+                          the device lets it */
     bool joined;   /* of an elementwise operator: a reader's kernel computes it, so that its result is not written */
     const bool *input_joined; /* and so is this input, which is not read then; NULL = none is */
     hyp_dims *dims;

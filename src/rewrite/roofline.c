@@ -503,8 +503,10 @@ static double one_kernel(const hyp_price *a)
     if ((flags & HYP_OPF_CALL) && !device->kernel_calls[q->op]) return HYP_COST_UNSUPPORTED;
     if ((q->op == HYP_OP_attention || q->op == HYP_OP_attention_gradient) && !hyp_price_has_attention(a))
         return HYP_COST_UNSUPPORTED;
-    if (q->in_place && q->op == HYP_OP_transpose && q->attrs[0].count == 2) return VIEW_SECONDS; /* a layer's weight */
-    if (q->in_place && cuts_out(q) && device->attention_reads_parts) return VIEW_SECONDS;
+    bool all_in_place = q->in_place > 0 && q->in_place == q->output_count;
+    if (all_in_place && q->op == HYP_OP_transpose && q->attrs[0].count == 2) return VIEW_SECONDS; /* a layer's weight */
+    bool cuts = cuts_out(q) && device->attention_reads_parts;
+    if (all_in_place && cuts) return VIEW_SECONDS;
     switch (q->op) {
     case HYP_OP_attention: return hyp_price_attention(a);
     case HYP_OP_attention_gradient: return hyp_price_attention_gradient(a);
@@ -542,7 +544,8 @@ static double one_kernel(const hyp_price *a)
         if (!hyp_measured_ratio(device, like, q->outputs[0].dtype, shape, &of_shape))
             hyp_measured_ratio(device, HYP_OP_add, q->outputs[0].dtype, shape, &of_shape);
     }
-    return one_pass(a) * of_shape;
+    double copied = cuts ? (double)(q->output_count - q->in_place) / q->output_count : 1; /* of its parts */
+    return one_pass(a) * of_shape * copied;
 }
 
 double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)

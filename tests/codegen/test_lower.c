@@ -719,6 +719,29 @@ static void merged_axes_of_a_concat_fill_its_result(void **state)
     assert_steps(f, "exp transpose concat concat");
 }
 
+/* A part whose axes change places is not cut out first, past a reshape too; what somebody else reads of it is. */
+static void transposed_parts_are_read_where_they_lie(void **state)
+{
+    fixture *f = *state;
+    lower(f, "(graph \"\" (input %x (f32 n 24)) (%1 (exp %x)) ((%2 %3) (split :axis 1 :sizes (12 12) %1)) "
+             "(%4 (reshape :shape (n 3 4) %3)) (%5 (transpose :perm (1 0 2) %4)) (%6 (transpose :perm (1 0) %2)) "
+             "(output \"y\" %5) (output \"z\" %6))");
+    assert_steps(f, "exp transpose transpose");
+    const HypPlan__Copy *heads = f->p->steps[1]->copy->n_extents == 3 ? f->p->steps[1]->copy : f->p->steps[2]->copy;
+    assert_int_equal(heads->x, f->p->steps[0]->pointwise->outputs[0]);
+    assert_int_equal(dim_value(f, heads->x_offset), 12);
+    assert_int_equal(dim_value(f, heads->x_strides[0]), 4);
+    assert_int_equal(dim_value(f, heads->x_strides[1]), 24);
+    assert_int_equal(dim_value(f, heads->x_strides[2]), 1);
+    lower_another(f, "(graph \"\" (input %x (f32 n 24)) (%1 (exp %x)) ((%2 %3) (split :axis 1 :sizes (12 12) %1)) "
+                     "(%4 (transpose :perm (1 0) %2)) (%5 (transpose :perm (1 0) %3)) (output \"y\" %4) (output \"z\" %5) "
+                     "(output \"part\" %3))");
+    assert_steps(f, "exp split transpose transpose");
+    lower_another(f, "(graph \"\" (input %x (f32 8 6)) (%1 (exp %x)) (%2 (slice :starts (0 1) :sizes (4 3) :steps (2 1) %1)) "
+                     "(%3 (transpose :perm (1 0) %2)) (output \"y\" %3))"); /* every other row */
+    assert_steps(f, "exp slice transpose");
+}
+
 /* Parts of parts are copied straight to their place; the concat between, which nothing else reads, is not made. */
 static void parts_of_a_concat_in_a_concat_fill_its_result(void **state)
 {
@@ -1163,6 +1186,7 @@ int main(void)
         TEST(parts_of_a_concat_in_a_concat_fill_its_result),
         TEST(merged_axes_of_a_concat_fill_its_result),
         TEST(unread_parts_of_a_split_are_not_copied),
+        TEST(transposed_parts_are_read_where_they_lie),
         TEST(parts_in_one_piece_are_windows),
         TEST(parts_of_a_single_row_are_windows_whatever_its_length),
         TEST(other_parts_are_copied),
