@@ -83,9 +83,27 @@ static bool is_weight(const hyp_lowering *l, const hyp_node *node, uint32_t i)
     return hyp_op_is_weight(node->op, i, node->input_count);
 }
 
-static bool stores_transposed(const hyp_lowering *l, hyp_value_id v)
+/* Rows of the x of a layer, where they are known; else 0. */
+static hyp_dim rows_of(const hyp_lowering *l, const hyp_node *node)
 {
-    return l->values[v].constant && l->options->target->stores_weights_by_rows;
+    hyp_value_id x = node->inputs[node->op == HYP_OP_matmul ? 0 : node->input_count - 1];
+    const hyp_type *type = &hyp_lower_value(l, x)->type;
+    hyp_dim rows = 1;
+    for (int32_t a = 0; a + 1 < type->rank; a++)
+        if (!hyp_dim_is_const(type->dims[a]) || hyp_dim_mul(l->graph->dims, rows, type->dims[a], &rows, NULL) != HYP_OK)
+            return 0;
+    return rows;
+}
+
+/* Is a weight [n k] of this layer stored so, also where it is the transposition of what the model has? */
+static bool stores_transposed(const hyp_lowering *l, const hyp_node *node, hyp_value_id v)
+{
+    const hyp_target *target = l->options->target;
+    const hyp_type *w = &hyp_lower_value(l, v)->type;
+    if (!l->values[v].constant || !target->stores_weights_by_rows) return false;
+    bool strict = w->dtype == HYP_F32 && l->options->precision != HYP_PRECISION_TF32;
+    hyp_dim rows = strict ? rows_of(l, node) : 0, first = target->keeps_weights_for[0];
+    return rows < first || rows > target->keeps_weights_for[1] || w->dims[0] < first || rows == 0;
 }
 
 hyp_value_id hyp_lower_operand(const hyp_lowering *l, const hyp_node *node, uint32_t i, bool *transposed)
@@ -99,7 +117,7 @@ hyp_value_id hyp_lower_operand(const hyp_lowering *l, const hyp_node *node, uint
         bool swaps = from->op == HYP_OP_transpose && from->attrs[0].dims[0] == 1;
         bool same = from->op == HYP_OP_identity || from->op == HYP_OP_dropout ||
                     (from->op == HYP_OP_transpose && from->attrs[0].dims[0] == 0);
-        if ((!swaps && !same) || (swaps && stores_transposed(l, v))) return v;
+        if ((!swaps && !same) || (swaps && stores_transposed(l, node, v))) return v;
         *transposed ^= swaps;
         v = from->inputs[0];
     }

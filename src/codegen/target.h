@@ -22,6 +22,9 @@ typedef struct hyp_target {
     bool multiplies_integers;
     /* Constant weights of products are stored [n k], not as the model has them. */
     bool stores_weights_by_rows;
+    /* But not those of layers in strict f32 for so many rows, the first and the last number, and more columns than that first
+     * one: its library is faster with what the model has if that is [k n]. 0: there are none. */
+    int64_t keeps_weights_for[2];
     /* A linear can run the normalization before it, where nothing else reads that. */
     bool joins_norm_and_linear;
     /* Elementwise steps read long rows that lie apart where they are; else a copy brings them together. */

@@ -170,6 +170,39 @@ static void a_gpu_gets_weights_as_it_reads_them(void **state)
     assert_true(written_weight(f, f->p->tensors[layer->weight]->name, 1) == 4);
 }
 
+/* With so many rows and columns a GPU's library is faster with f32 as the model has it. */
+static void a_gpu_reads_weights_of_some_rows_as_the_model_has_them(void **state)
+{
+    fixture *f = *state;
+    static const struct {
+        const char *rows, *type;
+        int columns;
+        hyp_precision precision;
+        bool kept;
+    } cases[] = {{"17", "f32", 17, HYP_PRECISION_FP32, true},   {"64", "f32", 40, HYP_PRECISION_FP32, true},
+                 {"4 32", "f32", 40, HYP_PRECISION_FP32, true}, {"16", "f32", 40, HYP_PRECISION_FP32, false},
+                 {"129", "f32", 40, HYP_PRECISION_FP32, false}, {"64", "f32", 16, HYP_PRECISION_FP32, false},
+                 {"64", "f32", 40, HYP_PRECISION_TF32, false},  {"64", "bf16", 40, HYP_PRECISION_FP32, false},
+                 {"batch", "f32", 40, HYP_PRECISION_FP32, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[512], values[128] = "";
+        hyp_diag diag = {0};
+        const char *type = cases[i].type;
+        for (int k = 0; k < cases[i].columns; k++) strcat(values, " 1");
+        hyp_lowered_dispose(&f->lowered);
+        hyp_graph_dispose(&f->graph);
+        snprintf(text, sizeof text,
+                 "(graph \"\" (input %%x (%s %s 2)) (const %%w (%s 2 %d)%s%s) (%%t (transpose :perm (1 0) %%w))"
+                 "(%%y (linear %%t none %%x)) (output \"y\" %%y))",
+                 type, cases[i].rows, type, cases[i].columns, values, values);
+        parse(f, text);
+        hyp_codegen_options options = {.target = hyp_target_find("cuda"), .precision = cases[i].precision};
+        if (hyp_codegen_lower(&f->graph, &options, &f->lowered, &diag) != HYP_OK) fail_msg("%s", diag.message);
+        f->p = f->lowered.program;
+        assert_int_equal(f->p->steps[0]->linear->layers[0]->weight_kn, cases[i].kept);
+    }
+}
+
 static void a_transposed_value_is_used_as_it_is_computed(void **state)
 {
     fixture *f = *state;
@@ -1145,6 +1178,7 @@ int main(void)
         TEST(a_linear_layer_collapses_leading_axes),
         TEST(a_transposed_weight_is_used_as_it_is_stored),
         TEST(a_gpu_gets_weights_as_it_reads_them),
+        TEST(a_gpu_reads_weights_of_some_rows_as_the_model_has_them),
         TEST(a_transposed_value_is_used_as_it_is_computed),
         TEST(a_product_with_a_constant_matrix_is_a_linear_layer),
         TEST(a_chain_of_layers_keeps_hidden_values_in_two_slots),
