@@ -124,12 +124,12 @@ DNN(int)
 cudnnGetConvolutionForwardAlgorithm_v7(void *, void *x, void *w, void *conv, void *y, int wanted, int *count,
                                        hyp_cudnn_algorithm *list)
 {
-    static const int order[] = {2, 6, 1, 0}; // the first is in no fixed order
+    static const int order[] = {2, 6, 1, 0, 1}; // the first is in no fixed order, the last does without tensor cores
     const dnn_convolution *c = (dnn_convolution *)conv;
     if (!dnn_fits((dnn_image *)x, (dnn_image *)w, c, (dnn_image *)y)) return DNN_BAD;
-    for (*count = 0; *count < wanted && *count < 4; ++*count)
+    for (*count = 0; *count < wanted && *count < 5; ++*count)
         list[*count] = {order[*count], DNN_SUCCESS, 1, DNN_WORKSPACE,
-                        *count > 0 && !is_mode("moody convolutions"), c->math, {}};
+                        *count > 0 && !is_mode("moody convolutions"), *count < 4 ? c->math : HYP_CUDNN_DEFAULT_MATH, {}};
     return DNN_SUCCESS;
 }
 
@@ -181,6 +181,8 @@ static double dnn_sum(const queued_convolution &q, int64_t image, int64_t channe
 
 static void dnn_run(const queued_convolution &q)
 {
+    bool narrow = q.x.type == CUDA_R_16F || q.x.type == CUDA_R_16BF;
+    if (narrow && q.c.math == HYP_CUDNN_DEFAULT_MATH) give_up("a convolution of 16 bits does without tensor cores");
     dnn_runs++;
     nanoseconds += is_mode("slow convolutions") ? 1000000 : 10000;
     if (q.bias_at) dnn_fused_runs++;

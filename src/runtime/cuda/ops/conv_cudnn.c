@@ -99,21 +99,25 @@ static bool describe(const hyp_cuda_conv_step *step, const hyp_cuda_dnn_shape *s
 }
 
 /* The algorithm that cuDNN expects to be the fastest of those that are fit; false when there is none. Of a bias without
- * an activation in the same call only one is capable, which saves more than another would. */
+ * an activation in the same call only one is capable, which saves more than another would; it is listed for tensor cores and,
+ * later, without them. */
 static bool choose(const hyp_cuda_session *s, const hyp_cuda_conv_step *step, dnn_conv *p)
 {
     bool relu = step->act == HYP_PW_RELU, strict = step->dtype == HYP_F32 || step->dtype == HYP_F64;
     const hyp_cuda_dnn_described *d = &p->described;
     hyp_cudnn_algorithm list[HYP_CUDNN_ALGORITHMS];
     const hyp_cudnn_algorithm *best = NULL;
+    bool best_capable = false;
     int count = 0;
     if (p->dnn->cudnnGetConvolutionForwardAlgorithm_v7(s->dnn, d->x, d->w, d->conv, d->y, HYP_CUDNN_ALGORITHMS, &count,
                                                        list) != 0)
         return false;
     for (int i = 0; i < count; i++) {
         bool capable = p->fused && !relu && list[i].number == HYP_CUDNN_PRECOMP_GEMM;
-        if (hyp_cuda_dnn_is_fit(&list[i], step->dtype, HYP_CUDNN_FIRST_TRANSFORM) && (!best || capable))
-            best = &list[i];
+        if (!hyp_cuda_dnn_is_fit(&list[i], step->dtype, HYP_CUDNN_FIRST_TRANSFORM) || (best && (!capable || best_capable)))
+            continue;
+        best = &list[i];
+        best_capable = capable;
     }
     if (!best) return false;
     p->fused = p->fused && (relu || best->number == HYP_CUDNN_PRECOMP_GEMM);
