@@ -75,9 +75,6 @@ __device__ __forceinline__ void load_apart(uint64_t data, int64_t i, int64_t str
 #pragma unroll
     for (int v = 0; v < V; v++) r[v] = load<C>(dtype, data, i + v * stride);
 }
-// Reads before this are sent for before anything behind it is computed. The compiler puts a read off until it is needed, and
-// what branches between two, as an exact quotient does, lets the second wait until the first has come.
-__device__ __forceinline__ void reads_are_sent() { asm volatile("" ::: "memory"); }
 
 __device__ __forceinline__ double number(uint64_t bits) { return __longlong_as_double((long long)bits); }
 

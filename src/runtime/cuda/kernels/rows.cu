@@ -424,18 +424,23 @@ template <typename F> __device__ __forceinline__ void finish(const hyp_cuda_fini
     int width = p.dtype == HYP_F32 ? 4 : 8;
 #pragma unroll 1
     for (int64_t i = first_thread(); i < p.pieces; i += thread_count()) {
-        piece y = load_vector(p.dtype, p.x, i), more;
+        const uint4 none = {0, 0, 0, 0};
+        uint4 x = load_bits16(p.x, i), before = p.before ? load_bits16(p.before, i) : none;
+        uint4 after = p.after ? load_bits16(p.after, i) : none;
+        uint4 bias = p.bias ? load_bits16(p.bias, i - divide(i, p.row_pieces) * p.row_pieces.size) : none;
+        reads_are_sent();
+        piece y = to_piece(p.dtype, x), more;
         if (p.bias) {
-            more = load_vector(p.dtype, p.bias, i - divide(i, p.row_pieces) * p.row_pieces.size);
+            more = to_piece(p.dtype, bias);
 #pragma unroll
             for (int e = 0; e < 8; e++) y.v[e] += more.v[e];
         }
         if (p.before) {
-            more = load_vector(p.dtype, p.before, i);
+            more = to_piece(p.dtype, before);
 #pragma unroll
             for (int e = 0; e < 8; e++) y.v[e] += more.v[e];
         }
-        if (p.after) more = load_vector(p.dtype, p.after, i);
+        if (p.after) more = to_piece(p.dtype, after);
 #pragma unroll
         for (int e = 0; e < 8; e++) {
             if (e >= width) continue;

@@ -35,6 +35,10 @@ __device__ __forceinline__ void wait_for_kernels_before()
     kernels_before_end();
 }
 
+// Reads before this are sent for before anything behind it is computed. The compiler puts a read off until it is needed, and
+// what branches between two, as an exact quotient does, lets the second wait until the first has come.
+__device__ __forceinline__ void reads_are_sent() { asm volatile("" ::: "memory"); }
+
 // ---- quotients --------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ int64_t divide(int64_t i, const hyp_cuda_extent &by)

@@ -157,16 +157,13 @@ static bool can_finish(hyp_dtype dtype, int64_t n)
 static hyp_status add_finish(hyp_cuda_build *b, uint32_t x, uint32_t y, int64_t m, int64_t n, uint32_t act,
                              const hyp_cuda_rest *rest)
 {
-    enum { THREADS = 256 };
     hyp_dtype dtype = hyp_cuda_dtype(b->program, y);
     int64_t row_pieces = n * (int64_t)hyp_dtype_size(dtype) / 16;
     if (m == 0 || n == 0) return HYP_OK;
     const hyp_cuda_finish args = {
         .pieces = m * row_pieces, .row_pieces = hyp_cuda_extent_of(row_pieces), .dtype = dtype, .act = act};
-    const hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_finish_product,
-                                .blocks = hyp_cuda_blocks(b->session->model->device, m * row_pieces, THREADS),
-                                .block_x = THREADS,
-                                .block_y = 1};
+    hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_finish_product};
+    hyp_cuda_spread(b->session->model->device, m * row_pieces, &grid);
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_finish, x, x + 1),
                                    HYP_CUDA_SLOT(hyp_cuda_finish, y, y + 1),
                                    HYP_CUDA_SLOT(hyp_cuda_finish, bias, rest->bias_plus1),
