@@ -1,5 +1,6 @@
-/* Results of pointwise steps that are so large that the CPU backend writes them past the caches: by one thread
- * and several, from the beginning of a line of the cache or not. Judged by small integers, which are exact. */
+/* Results of long pointwise steps on the CPU: by one thread and several, by blocks of all lengths, and those that are so
+ * large that they are written past the caches, from the beginning of a line of the cache or not. Judged by small integers,
+ * which are exact. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -77,8 +78,54 @@ static void results_beyond_the_caches(void **state)
     pb_remove(&b, path);
 }
 
+/* One result of one instruction, of two, and two results: the first may be written where they belong, by blocks of a
+ * multiple of 16. Nothing behind them is. */
+static void blocks_of_any_length_are_right(void **state)
+{
+    (void)state;
+    static const int64_t lengths[] = {1, 15, 16, 17, 255, 256, 272, 1023, 1024, 1040, 2047, 2064, 4096, 5000};
+    enum { MOST = 5000 + 64 };
+    static plan_builder b;
+    static float x[MOST], y[OUTPUTS + 1][MOST];
+    for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
+        int64_t n = lengths[l];
+        uint32_t none, one;
+        pb_init(&b);
+        uint32_t all = pb_const(&b, n), in = pb_input(&b, "x", HYP_F32, 1, &all), out[OUTPUTS + 1];
+        none = pb_const(&b, 0), one = pb_const(&b, 1);
+        float three = 3;
+        for (int o = 0; o <= OUTPUTS; o++)
+            out[o] = pb_output(&b, (const char *[]){"a", "b", "c", "d"}[o], HYP_F32, 1, &all);
+        for (int step = 0; step < OUTPUTS; step++) {
+            HypPlan__Pointwise *p = pb_pointwise(&b, HYP_F32, 1, &all);
+            pb_operand(&b, p, in, &one);
+            pb_operand(&b, p, pb_weight(&b, HYP_F32, 0, NULL, &three), &none);
+            uint32_t reg = pb_instr(&b, p, HYP_PLAN__POINTWISE__OP__ADD, 0, 1, 0, 0, HYP_F32);
+            if (step == 2) pb_result(&b, p, out[3], reg);
+            if (step > 0) reg = pb_instr(&b, p, HYP_PLAN__POINTWISE__OP__MUL, reg, 0, 0, 0, HYP_F32);
+            pb_result(&b, p, out[step], reg);
+        }
+        hyp_tensor from = tensor_of("x", HYP_F32, x, 1, &n), to[OUTPUTS + 1];
+        for (int64_t i = 0; i < n; i++) x[i] = x_at(i);
+        for (int o = 0; o <= OUTPUTS; o++) {
+            for (int64_t i = 0; i < MOST; i++) y[o][i] = -1e9f;
+            to[o] = tensor_of((const char *[]){"a", "b", "c", "d"}[o], HYP_F32, y[o], 1, &n);
+        }
+        run_once(&b, HYP_DEVICE_CPU, &from, 1, to, OUTPUTS + 1);
+        for (int o = 0; o <= OUTPUTS; o++)
+            for (int64_t i = 0; i < MOST; i++) {
+                float sum = x_at(i) + 3, wanted = i >= n ? -1e9f : o == 0 || o == 3 ? sum : sum * x_at(i);
+                if (y[o][i] != wanted)
+                    fail_msg("%lld elements: result %d at %lld is %g, wanted %g", (long long)n, o, (long long)i,
+                             (double)y[o][i], (double)wanted);
+            }
+        pb_dispose(&b);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(results_beyond_the_caches)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(results_beyond_the_caches),
+                                       cmocka_unit_test(blocks_of_any_length_are_right)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

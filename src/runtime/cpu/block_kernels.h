@@ -71,10 +71,13 @@ static void narrow(hyp_dtype to, const float *x, void *out, int64_t n)
 
 /* One loop per operator over whole vectors; a, b and c are the vectors at i. */
 #define EACH(expression)                                                                                               \
-    for (int64_t i = 0; i < n; i += W) {                                                                               \
-        vf a = load(x[0] + i), b = load(x[1] + i), c = load(x[2] + i);                                                 \
-        (void)a, (void)b, (void)c;                                                                                     \
-        store(out + i, (expression));                                                                                  \
+    {                                                                                                                  \
+        const float *const x0 = x[0], *const x1 = x[1], *const x2 = x[2]; /* which stores do not change */             \
+        for (int64_t i = 0; i < n; i += W) {                                                                           \
+            vf a = load(x0 + i), b = load(x1 + i), c = load(x2 + i);                                                   \
+            (void)a, (void)b, (void)c;                                                                                 \
+            store(out + i, (expression));                                                                              \
+        }                                                                                                              \
     }                                                                                                                  \
     break
 /* The same over elements, for functions that the compiler has a vector instruction for. */

@@ -16,8 +16,10 @@ typedef struct pointwise {
     hyp_walk walk;                            /* over the runs; lane i is input i */
     int64_t runs;                             /* how many there are */
     int64_t length;                           /* elements of a run */
+    int64_t block;                            /* elements of a block at most */
     int64_t together;                         /* runs of a block */
     bool far;                                 /* results are beyond the caches */
+    bool direct;                              /* the last instruction may write its block of the only result */
     int64_t steps[HYP_PLAN_POINTWISE_INPUTS]; /* from element to element of a run, by input */
     size_t inputs, instrs, outputs;
     struct {
@@ -148,7 +150,7 @@ static const float *load_block(const pointwise *s, const hyp_cpu_run *run, const
 
 /* Blocks that one thread needs, and the bytes of one. */
 static size_t registers_of(const pointwise *s) { return s->inputs + s->instrs + 1; }
-static size_t block_bytes(const pointwise *s) { return HYP_BLOCK * (s->compute == HYP_F32 ? sizeof(float) : 8); }
+static size_t block_bytes(const pointwise *s) { return (size_t)s->block * (s->compute == HYP_F32 ? sizeof(float) : 8); }
 
 typedef struct pointwise_run {
     const pointwise *s;
@@ -187,9 +189,9 @@ static void fill_blocks(const pointwise *s, const hyp_cpu_run *run, const hyp_wa
     const void *registers[HYP_PLAN_POINTWISE_REGISTERS]; /* which a constant may name, though it needs none */
     for (size_t i = 0; i < HYP_PLAN_POINTWISE_REGISTERS; i++) registers[i] = blocks;
     for (size_t i = 0; i < s->inputs; i++)
-        if (s->input[i].single) load_input(s, run, walk, i, 0, blocks + i * block_bytes(s), HYP_BLOCK);
+        if (s->input[i].single) load_input(s, run, walk, i, 0, blocks + i * block_bytes(s), s->block);
     for (size_t i = 0; i < s->instrs; i++)
-        if (is_constant(s, i)) run_instr(s, run, i, registers, blocks + (s->inputs + i) * block_bytes(s), HYP_BLOCK);
+        if (is_constant(s, i)) run_instr(s, run, i, registers, blocks + (s->inputs + i) * block_bytes(s), s->block);
 }
 
 /* Short runs, beside each other in blocks: `count` of them from `walk` on, which goes to the one behind. */
@@ -217,7 +219,7 @@ static void load_runs(const pointwise *s, const hyp_cpu_run *run, hyp_walk *walk
 static void load_inputs(const pointwise *s, const hyp_cpu_run *run, const hyp_walk *walk, char *blocks, int64_t done,
                         bool fresh, int64_t n, const void **registers)
 {
-    const int64_t longest = s->length < HYP_BLOCK ? s->length : HYP_BLOCK;
+    const int64_t longest = s->length < s->block ? s->length : s->block;
     for (size_t i = 0; i < s->inputs; i++) {
         char *block = blocks + i * block_bytes(s);
         registers[i] = block;
@@ -239,11 +241,14 @@ static void run_block(const pointwise *s, const hyp_cpu_run *run, hyp_walk *walk
         load_runs(s, run, walk, blocks, n / s->length, registers);
     else
         load_inputs(s, run, walk, blocks, done, fresh, n, registers);
-    for (size_t i = 0; i < s->instrs; i++, block += block_bytes(s)) {
+    bool direct = s->direct && n % LANES == 0; /* else numbers behind the block would be written */
+    size_t made = direct ? s->instrs - 1 : s->instrs;
+    for (size_t i = 0; i < made; i++, block += block_bytes(s)) {
         if (!is_constant(s, i)) run_instr(s, run, i, registers, block, n);
         registers[s->inputs + i] = block;
     }
-    for (size_t i = 0; i < s->outputs; i++) {
+    if (direct) run_instr(s, run, made, registers, (float *)run->call.at[s->output[0].tensor] + at, n);
+    for (size_t i = 0; i < s->outputs && !direct; i++) {
         const void *x = registers[s->output[i].reg];
         hyp_dtype dtype = s->output[i].dtype;
         char *y = (char *)run->call.at[s->output[i].tensor] + at * (int64_t)hyp_dtype_size(dtype);
@@ -254,7 +259,7 @@ static void run_block(const pointwise *s, const hyp_cpu_run *run, hyp_walk *walk
     }
 }
 
-static int64_t blocks_of_run(const pointwise *s) { return (s->length + HYP_BLOCK - 1) / HYP_BLOCK; }
+static int64_t blocks_of_run(const pointwise *s) { return (s->length + s->block - 1) / s->block; }
 
 /* Parts are blocks. */
 static void pointwise_part(void *state, int64_t begin, int64_t end, int thread)
@@ -271,8 +276,8 @@ static void pointwise_part(void *state, int64_t begin, int64_t end, int thread)
         run_block(s, r->run, &walk, work, 0, true, row * s->length, count * s->length);
     }
     for (int64_t i = begin; i < end && s->together == 1; i++) {
-        int64_t done = block * HYP_BLOCK, left = s->length - done;
-        if (left > HYP_BLOCK) left = HYP_BLOCK;
+        int64_t done = block * s->block, left = s->length - done;
+        if (left > s->block) left = s->block;
         run_block(s, r->run, &walk, work, done, i == begin || done == 0, row * s->length + done, left);
         if (++block < each) continue;
         block = 0;
@@ -285,10 +290,10 @@ static void pointwise_part(void *state, int64_t begin, int64_t end, int thread)
 static hyp_status run_pointwise(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
     (void)diag;
-    enum { GRAIN = 8192 / HYP_BLOCK }; /* blocks that are worth a thread */
+    enum { GRAIN = 8192 }; /* elements that are worth a thread */
     pointwise_run r = {op->state, run};
     int64_t runs = (r.s->runs + r.s->together - 1) / r.s->together;
-    hyp_cpu_parallel(run, runs * blocks_of_run(r.s), GRAIN, pointwise_part, &r);
+    hyp_cpu_parallel(run, runs * blocks_of_run(r.s), GRAIN / r.s->block, pointwise_part, &r);
     return HYP_OK;
 }
 
@@ -336,6 +341,25 @@ static bool is_single(const pointwise *s, size_t i)
     bool single = s->steps[i] == 0;
     for (size_t a = 0; a < s->walk.rank; a++) single = single && s->walk.strides[i][a] == 0;
     return single;
+}
+
+/* As much as the registers have room for in the first-level cache: a call for every block takes as long as some hundred
+ * elements. Short runs share blocks, and 16 bits are rounded by kernels that have room for no more. */
+static int64_t choose_block(const pointwise *s)
+{
+    enum { ROOM = 4096 };
+    int64_t block = HYP_BLOCK;
+    if (s->compute != HYP_F32 || s->together > 1) return block;
+    for (size_t i = 0; i < s->instrs; i++)
+        if (s->instr[i].to != HYP_F32) return block;
+    while (2 * block * (int64_t)registers_of(s) <= ROOM) block *= 2;
+    return block;
+}
+
+static bool is_direct(const pointwise *s)
+{
+    return s->compute == HYP_F32 && !s->far && s->outputs == 1 && s->output[0].dtype == HYP_F32 && s->instrs > 0 &&
+           s->output[0].reg == s->inputs + s->instrs - 1 && !is_constant(s, s->instrs - 1);
 }
 
 static void translate(const HypPlan__Program *p, const HypPlan__Pointwise *step, const int64_t *values, pointwise *s)
@@ -391,6 +415,8 @@ hyp_status hyp_cpu_prepare_pointwise(hyp_cpu_model *model, const int64_t *values
     pointwise s;
     translate(model->plan->program, op->step->pointwise, values, &s);
     s.far = is_far(&s);
+    s.block = choose_block(&s);
+    s.direct = is_direct(&s);
     op->work_bytes = (size_t)model->device->threads * registers_of(&s) * block_bytes(&s);
     return hyp_cpu_keep_state(op, run_pointwise, &s, sizeof s, diag);
 }
