@@ -1,6 +1,6 @@
 /* The largest and the mean of windows on the CPU against the reference backend, with every instruction set: channels
  * that fill no vector, windows beyond the edges, gaps, numbers that are none, both orders of the tensors around; and
- * copies between tensors in these orders.
+ * copies between tensors in these orders, and means of them.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,6 +16,7 @@ static rng r;
 
 typedef struct pool {
     bool average, pads, around; /* around: between two pools of single places, so that its tensors have channels last */
+    uint64_t finite;            /* one number of so many is strange; 0: of six */
     int64_t images, channels, size[AXES], kernel[AXES], stride[AXES], dilation[AXES], before[AXES], after[AXES];
     int64_t more[AXES]; /* results beyond the padding, as ceil mode has them */
     size_t axes;
@@ -54,9 +55,9 @@ static float *make_input(const pool *k, size_t count)
     float *x = calloc(count, sizeof *x);
     assert_non_null(x);
     rng_fill(&r, HYP_F32, x, count);
-    bool low = rng_below(&r, 4) == 0;
+    bool low = !k->finite && rng_below(&r, 4) == 0;
     for (size_t i = 0; i < count && !k->average; i++) {
-        if (rng_below(&r, 6) == 0) x[i] = strange[rng_below(&r, 8)];
+        if (rng_below(&r, k->finite ? k->finite : 6) == 0) x[i] = strange[rng_below(&r, 8)];
         if (low && i < count / (size_t)k->images) x[i] = -INFINITY;
     }
     return x;
@@ -166,6 +167,69 @@ static void pools_agree(void **state)
     }
 }
 
+/* Windows that overlap along lines long enough for several results at once, mostly of numbers. */
+static void long_lines_agree(void **state)
+{
+    (void)state;
+    static const int64_t channels[] = {1, 5, 8, 16, 17, 24, 40, 64};
+    const hyp_cpu_kernels *isa[HYP_CPU_KERNELS_MAX];
+    hyp_cpu_kernels_list(isa);
+    for (int round = 0; round < 96; round++) {
+        pool k = {.average = round % 2 == 1,
+                  .pads = rng_below(&r, 2) == 0,
+                  .around = round % 4 < 2,
+                  .finite = round % 3 ? 2000 : UINT64_MAX,
+                  .images = 1 + (int64_t)rng_below(&r, 2),
+                  .channels = channels[rng_below(&r, 8)],
+                  .axes = 1 + rng_below(&r, 2)};
+        int64_t kernel = round % 5 ? 3 : 5;
+        for (size_t i = 0; i < k.axes; i++) {
+            k.kernel[i] = rng_below(&r, 5) ? kernel : 2;
+            k.stride[i] = 1 + (int64_t)rng_below(&r, 2);
+            k.dilation[i] = 1;
+            k.size[i] = 9 + (int64_t)rng_below(&r, 26);
+            k.before[i] = (int64_t)rng_below(&r, (uint64_t)k.kernel[i]);
+            k.after[i] = (int64_t)rng_below(&r, (uint64_t)k.kernel[i]);
+        }
+        check(&k, isa);
+    }
+}
+
+/* The mean or the sum over all places of images that lie with the channels last, or in the plan's order. */
+static void means_of_images_agree(void **state)
+{
+    (void)state;
+    const hyp_cpu_kernels *isa[HYP_CPU_KERNELS_MAX];
+    hyp_cpu_kernels_list(isa);
+    for (int round = 0; round < 60; round++) {
+        pool k = {.average = true, .axes = 1 + rng_below(&r, AXES)};
+        size_t rank = 2 + k.axes;
+        int64_t dims[RANK], strides[RANK], kept[2], count = 1;
+        for (size_t i = 0; i < rank; i++) dims[i] = 1 + (int64_t)rng_below(&r, i == 1 ? 300 : 9);
+        for (size_t i = rank; i-- > 0; count *= dims[i]) strides[i] = count;
+        memcpy(kept, dims, sizeof kept);
+        pb_init(&b);
+        uint32_t x = pb_input(&b, "x", HYP_F32, rank, pb_consts(&b, rank, dims));
+        uint32_t y = pb_output(&b, "y", HYP_F32, 2, pb_consts(&b, 2, kept));
+        uint32_t from = pb_scratch(&b, HYP_F32, 0, rank, pb_consts(&b, rank, dims));
+        add_identity(&k, x, from);
+        HypPlan__Reduce *s = pb_reduce(&b);
+        s->kind = round % 2 ? HYP_PLAN__REDUCE__KIND__MEAN : HYP_PLAN__REDUCE__KIND__SUM;
+        s->x = round % 5 ? from : x;
+        s->y = y;
+        s->n_kept = s->n_kept_strides = 2;
+        s->n_reduced = s->n_reduced_strides = k.axes;
+        s->kept = pb_consts(&b, 2, dims);
+        s->kept_strides = pb_consts(&b, 2, strides);
+        s->reduced = pb_consts(&b, k.axes, dims + 2);
+        s->reduced_strides = pb_consts(&b, k.axes, strides + 2);
+        float *data = make_input(&k, (size_t)count);
+        compare(data, rank, dims, 2, kept, 1e-5, isa);
+        free(data);
+        pb_dispose(&b);
+    }
+}
+
 /* A window in the padding alone: nothing is the largest of it. */
 static void windows_of_padding_agree(void **state)
 {
@@ -271,7 +335,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pools_agree),
+        cmocka_unit_test(long_lines_agree),
         cmocka_unit_test(windows_of_padding_agree),
+        cmocka_unit_test(means_of_images_agree),
         cmocka_unit_test(largest_over_axes_agree),
         cmocka_unit_test(copies_agree),
     };

@@ -258,7 +258,7 @@ static hyp_status make_fast(hyp_cpu_model *model, uint32_t step, const int64_t *
     case HYP_PLAN__STEP__KERNEL_ATTENTION: return hyp_dnnl_prepare_attention(model, values, op, diag);
 #endif
     case HYP_PLAN__STEP__KERNEL_POINTWISE: return hyp_cpu_prepare_pointwise(model, values, op, diag);
-    case HYP_PLAN__STEP__KERNEL_REDUCE: return hyp_cpu_prepare_reduce(model, values, op, diag);
+    case HYP_PLAN__STEP__KERNEL_REDUCE: return hyp_cpu_prepare_reduce(model, values, channels_last, op, diag);
     case HYP_PLAN__STEP__KERNEL_COPY:
         return hyp_cpu_prepare_copy(model, values, channels_last, step ? op - 1 : NULL, op, diag);
     case HYP_PLAN__STEP__KERNEL_SOFTMAX: hyp_cpu_prepare_softmax(model, op); return HYP_OK;
@@ -358,8 +358,8 @@ static hyp_status prepare_ops(hyp_cpu_session *s, const int64_t *values, bool la
     if (!p->channels_last || !p->choices) return hyp_fail_memory(diag, program->n_steps * sizeof *p->choices);
 #ifdef HYP_HAVE_ONEDNN
     if (layouts)
-        HYP_TRY(hyp_choose_layouts(program, values, 1u << HYP_F32, 2 + HYP_DNNL_SPATIAL, HYP_LAST_COPIED,
-                                   p->channels_last, diag));
+        HYP_TRY(hyp_choose_layouts(program, values, 1u << HYP_F32, 2 + HYP_DNNL_SPATIAL,
+                                   HYP_LAST_COPIED | HYP_LAST_REDUCED, p->channels_last, diag));
 #else
     (void)layouts;
 #endif

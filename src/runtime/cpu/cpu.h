@@ -158,8 +158,8 @@ HYP_NODISCARD hyp_status hyp_cpu_prepare_integer_conv(hyp_cpu_model *model, uint
                                                       const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_cpu_prepare_pointwise(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
                                                    hyp_diag *diag);
-HYP_NODISCARD hyp_status hyp_cpu_prepare_reduce(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
-                                                hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cpu_prepare_reduce(hyp_cpu_model *model, const int64_t *values, const bool *channels_last,
+                                                hyp_cpu_op *op, hyp_diag *diag);
 /* `before`: the operation of the step before, NULL for the first; copies into one tensor run together. channels_last as
  * hyp_choose_layouts found it. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_copy(hyp_cpu_model *model, const int64_t *values, const bool *channels_last,

@@ -199,11 +199,28 @@ static bool translate(const HypPlan__Reduce *step, const int64_t *values, reduce
     return true;
 }
 
-hyp_status hyp_cpu_prepare_reduce(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag)
+/* All places of images whose channels are last: the rows of each are added up. */
+static void translate_images(const HypPlan__Tensor *x, const int64_t *values, reduce *s)
+{
+    int64_t channels = values[x->dims[1]], places = 1;
+    for (size_t k = 2; k < x->n_dims; k++) places *= values[x->dims[k]];
+    s->kept = (hyp_walk){.rank = 1, .lanes = 1, .extents = {values[x->dims[0]]}, .strides = {{places * channels}}};
+    s->reduced = (hyp_walk){.lanes = 1};
+    s->inner_kept = true;
+    s->length = s->row_stride = channels;
+    s->row_count = places;
+    s->kept_count = hyp_walk_count(&s->kept);
+    s->reduced_count = 1;
+}
+
+hyp_status hyp_cpu_prepare_reduce(hyp_cpu_model *model, const int64_t *values, const bool *channels_last, hyp_cpu_op *op,
+                                  hyp_diag *diag)
 {
     reduce s;
-    if (hyp_tensor_dtype(model->plan->program, op->step->reduce->x) != HYP_F32) return HYP_OK;
+    const HypPlan__Tensor *x = model->plan->program->tensors[op->step->reduce->x];
+    if (x->dtype != HYP_F32) return HYP_OK;
     if (!translate(op->step->reduce, values, &s)) return HYP_OK;
+    if (channels_last[s.x]) translate_images(x, values, &s);
     return hyp_cpu_keep_state(op, run_reduce, &s, sizeof s, diag);
 }
 

@@ -1,20 +1,22 @@
 /* pool.c - the largest and the mean of windows, in f32 over any number of spatial axes.
  *
- * Results are made with the channels last, some vectors of channels at a time, each over all of its window: what a
- * window holds is read from the cache as often as windows overlap. An image that lies with its channels first is turned
- * before and after, which takes less than its windows do. Unlike oneDNN's these kernels find -infinity and NaN.
+ * Results are made with the channels last, a line of them at a time (pool_kernel.h). An image that lies with its
+ * channels first is turned before and after. Unlike oneDNN's these kernels find -infinity and NaN. A mean is a sum times
+ * the reciprocal of its number, whose rounding is one more than a division has.
  */
 #include "runtime/cpu/lines.h"
 
 typedef struct pool {
     hyp_lines lines;
+    hyp_pool kernel;
     uint32_t x, y;               /* tensors */
     bool average, pads;          /* the mean; padding counts */
     bool x_in_place, y_in_place; /* else turned, or copied to where there is room behind */
     bool x_last, y_last;         /* their channels are */
     int64_t batch;
-    int64_t *counts;            /* how many places along a line the mean of each is of */
-    size_t x_at, y_at, y_bytes; /* in the work space: an image, and a line for each thread */
+    float *counts;              /* how many places along a line the mean of each is of */
+    size_t x_at, y_at, y_bytes; /* in the work space: an image, and for each thread a line */
+    size_t thread_bytes;        /* and behind that the reciprocals of what its means are of */
 } pool;
 
 static void pool_destroy(void *opaque)
@@ -49,14 +51,12 @@ static void turn_part(void *state, int64_t begin, int64_t end, int thread)
         r->run->kernels->transpose(r->x + begin, channels, end - begin, s->lines.window.in_count, to, channels);
 }
 
-/* Means of the sums of a line, which is at o. */
-static void divide(const pool *s, const int64_t *o, float *y)
+/* The reciprocals of how many places the means of a line, which is at o, are of. */
+static const float *find_scales(const pool *s, const int64_t *o, float *scales)
 {
-    int64_t across = hyp_window_count(&s->lines.across, o, s->pads), channels = s->lines.channels;
-    for (int64_t i = 0; i < s->lines.length; i++) {
-        float count = (float)(across * s->counts[i]);
-        for (int64_t c = 0; c < channels; c++) y[i * channels + c] /= count;
-    }
+    float across = (float)hyp_window_count(&s->lines.across, o, s->pads);
+    for (int64_t i = 0; i < s->lines.length; i++) scales[i] = 1 / (across * s->counts[i]);
+    return scales;
 }
 
 static void lines_part(void *state, int64_t begin, int64_t end, int thread)
@@ -65,7 +65,8 @@ static void lines_part(void *state, int64_t begin, int64_t end, int thread)
     const pool *s = r->s;
     const hyp_lines *l = &s->lines;
     const hyp_cpu_kernels *kernels = r->run->kernels;
-    float *room = (float *)((char *)r->run->call.work + s->y_at + (size_t)thread * s->y_bytes);
+    float *room = (float *)((char *)r->run->call.work + s->y_at + (size_t)thread * s->thread_bytes);
+    float *scales = (float *)((char *)room + s->y_bytes);
     int64_t n = l->length * l->channels;
     for (int64_t i = begin; i < end; i++) {
         const float *rows[HYP_LINES_MOST];
@@ -73,8 +74,7 @@ static void lines_part(void *state, int64_t begin, int64_t end, int thread)
         hyp_parts parts = {.rows = rows, .first = l->first, .offsets = l->offsets};
         parts.count = hyp_lines_find(l, i, r->turned, rows, NULL, o);
         float *y = s->y_in_place ? r->y + i * n : room;
-        (s->average ? kernels->add_parts : kernels->most_parts)(&parts, l->length, NULL, l->channels, y);
-        if (s->average) divide(s, o, y);
+        kernels->pool(&s->kernel, &parts, l->length, s->average ? find_scales(s, o, scales) : NULL, y);
         if (s->y_in_place) continue;
         if (s->y_last || l->channels == 1)
             memcpy(r->y + i * n, y, (size_t)n * sizeof *y);
@@ -109,13 +109,19 @@ static hyp_status make(const hyp_cpu_device *device, pool *s, const hyp_window *
     int64_t length = s->lines.length;
     s->counts = hyp_malloc((size_t)length * sizeof *s->counts);
     if (!s->counts) return hyp_fail_memory(diag, (size_t)length * sizeof *s->counts);
-    for (int64_t o = 0; o < length; o++) s->counts[o] = hyp_window_count(&s->lines.along, &o, s->pads);
+    for (int64_t o = 0; o < length; o++) s->counts[o] = (float)hyp_window_count(&s->lines.along, &o, s->pads);
+    int32_t along = w->n - 1;
+    s->kernel = (hyp_pool){.channels = channels,
+                           .along = w->kernel[along],
+                           .gap = w->dilation[along] * channels,
+                           .step = w->stride[along] * channels};
     bool fills = channels >= device->kernels->width; /* nothing is read or written behind the last */
     s->x_in_place = s->x_last && fills;
     s->y_in_place = s->y_last && fills;
     s->y_at = s->x_in_place ? 0 : hyp_lines_room(w->in_count * channels);
     s->y_bytes = s->y_in_place ? 0 : hyp_lines_room(length * channels);
-    *work_bytes = s->y_at + (size_t)device->threads * s->y_bytes;
+    s->thread_bytes = s->y_bytes + (s->average ? hyp_lines_room(length) : 0);
+    *work_bytes = s->y_at + (size_t)device->threads * s->thread_bytes;
     return HYP_OK;
 }
 

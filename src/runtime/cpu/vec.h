@@ -10,6 +10,9 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
 
 enum { W = HYP_VEC_BYTES / 4 };
 
@@ -42,6 +45,19 @@ INLINE void store_some(float *p, vf v, int64_t n) { memcpy(p, &v, (size_t)n * si
 
 /* mask lanes are 0 or -1, as comparisons give them */
 INLINE vf choose(vi mask, vf yes, vf no) { return (vf)((mask & (vi)yes) | (~mask & (vi)no)); }
+/* The larger of two numbers; where one is NaN, either. */
+INLINE vf vlarger(vf a, vf b)
+{
+#if HYP_VEC_BYTES == 64
+    return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+#elif HYP_VEC_BYTES == 32
+    return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined __SSE2__
+    return (vf)_mm_max_ps((__m128)a, (__m128)b);
+#else
+    return choose(a > b, a, b);
+#endif
+}
 INLINE vf vfabs(vf x) { return (vf)((vi)x & 0x7fffffff); }
 INLINE vf with_sign(vf size, vf sign) { return (vf)(((vi)size & 0x7fffffff) | ((vi)sign & (int32_t)0x80000000)); }
 

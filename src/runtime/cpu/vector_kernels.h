@@ -86,6 +86,12 @@ typedef struct hyp_depthwise {
     const float *bias;
 } hyp_depthwise;
 
+/* Windows over channels that lie together. Along a line a window has `along` places, `gap` floats apart, and windows
+ * begin `step` floats apart. */
+typedef struct hyp_pool {
+    int64_t channels, along, gap, step;
+} hyp_pool;
+
 /* Products of doubles: rows at a time. A panel has as many columns as a vector has floats, at most so many. */
 enum { HYP_DOUBLE_ROWS = 4, HYP_DOUBLE_PANEL = 16 };
 
@@ -147,6 +153,9 @@ typedef struct hyp_cpu_kernels {
     void (*add_parts)(const hyp_parts *parts, int64_t results, const float *start, int64_t n, float *y);
     /* The same with the largest for the sum: NaN where there is one, -infinity where there are no parts. */
     void (*most_parts)(const hyp_parts *parts, int64_t results, const float *start, int64_t n, float *y);
+    /* y[i, channels] = scales[i] times the sum over the parts of result i, each [channels], or, where scales is NULL,
+     * what most_parts makes of them. Whole vectors are read and written as there. */
+    void (*pool)(const hyp_pool *pool, const hyp_parts *parts, int64_t results, const float *scales, float *y);
     /* y[i, out, groups] = bias + the sum over the parts of result i, each [in, groups], of their products with the
      * weights: those of the part at rows[r] + offsets[j] are weights[r] + taps[j] * in * out * groups, [in, out,
      * groups]. */

@@ -7,6 +7,7 @@
 #include "runtime/cpu/depthwise_kernel.h"
 #include "runtime/cpu/double_kernel.h"
 #include "runtime/cpu/mlp_kernel.h"
+#include "runtime/cpu/pool_kernel.h"
 #include "runtime/cpu/random_kernel.h"
 #include "runtime/cpu/winograd_kernel.h"
 
@@ -31,6 +32,7 @@ const hyp_cpu_kernels hyp_cpu_kernels_generic = {
     .combine = combine,
     .add_parts = add_parts,
     .most_parts = most_parts,
+    .pool = pool,
     .grouped = grouped,
     .depthwise = depthwise,
     .transpose = transpose,
