@@ -23,6 +23,7 @@
   (attention-gradient-in-one-kernel bf16) ; f32 has no tensor cores; f16 and wider heads would be more code
   (attention-gradient-widest 64)
   (attention-reads-parts true)
+  (images-read-parts true)
   (attention-widest 128)
   (mlp-in-one-kernel false)
   (depthwise-ends-in-acts true)

@@ -41,6 +41,7 @@ static const struct key {
     {"add-after-act", BOOL, offsetof(hyp_device_profile, add_after_act), false},
     {"kernel-calls", CALLS, offsetof(hyp_device_profile, kernel_calls), false},
     {"attention-reads-parts", BOOL, offsetof(hyp_device_profile, attention_reads_parts), false},
+    {"images-read-parts", BOOL, offsetof(hyp_device_profile, images_read_parts), true},
     {"attention-in-one-kernel", TYPES, offsetof(hyp_device_profile, attention_types), false},
     {"attention-gradient-in-one-kernel", TYPES, offsetof(hyp_device_profile, attention_gradient_types), true},
     {"attention-gradient-products", COUNT, offsetof(hyp_device_profile, attention_gradient_products), true},

@@ -80,6 +80,7 @@ typedef struct hyp_device_profile {
     uint32_t attention_gradient_types; /* the same of its gradients */
     double attention_gradient_products; /* that their kernels do, those of scores again included; 0 = 5, each once */
     bool attention_reads_parts; /* it reads the parts of a split in place, and so does a concat: a product for all pays */
+    bool images_read_parts; /* kernels of images read some channels of one in place; else those are turned, or copied */
     double attention_widest;  /* the widest head that this kernel is good for; 0 = any */
     double attention_gradient_widest; /* that those of gradients are good for; 0 = any */
     bool mlp_in_one_kernel; /* fused-mlp is one kernel, hidden values stay in the cache; else one a layer */

@@ -476,6 +476,15 @@ static bool is_windows(const hyp_cost_query *q)
     return q->output_count > 0;
 }
 
+/* Are they some channels of images, which lie in one piece but not as a device's kernels of images have them? */
+static bool cuts_channels(const hyp_cost_query *q)
+{
+    enum { AXES = 4 };
+    for (uint32_t i = 0; i < q->output_count; i++)
+        if (q->outputs[i].rank < AXES || q->outputs[i].dims[1] == q->inputs[0]->dims[1]) return false;
+    return true;
+}
+
 /* The devices of a group meet, and send each other what they have. */
 static double all_reduce(const hyp_price *a)
 {
@@ -499,7 +508,8 @@ static double one_kernel(const hyp_price *a)
     const hyp_cost_query *q = a->q;
     const hyp_device_profile *device = a->device;
     uint32_t flags = hyp_op_get(q->op)->flags;
-    if ((flags & HYP_OPF_VIEW) || is_windows(q)) return VIEW_SECONDS;
+    bool windows = is_windows(q) && (device->images_read_parts || !cuts_channels(q));
+    if ((flags & HYP_OPF_VIEW) || windows) return VIEW_SECONDS;
     if ((flags & HYP_OPF_CALL) && !device->kernel_calls[q->op]) return HYP_COST_UNSUPPORTED;
     if ((q->op == HYP_OP_attention || q->op == HYP_OP_attention_gradient) && !hyp_price_has_attention(a))
         return HYP_COST_UNSUPPORTED;

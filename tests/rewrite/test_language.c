@@ -476,6 +476,40 @@ static void a_convolution_of_one_tap_is_a_layer_where_it_runs_as_one(void **stat
     hyp_arena_dispose(&arena);
 }
 
+/* Some channels of one image, and some of the images, where `axis` says so: both lie in one piece. */
+static double split_cost(const hyp_roofline *line, int64_t axis, uint8_t rank)
+{
+    hyp_dims *dims;
+    hyp_type x = {.dtype = HYP_F32, .rank = rank, .dims = {1, 96, 14, 14}}, parts[2] = {x, x};
+    if (axis == 0) x.dims[0] = 96;
+    const hyp_dim sizes[2] = {32, 64};
+    const hyp_attr attrs[2] = {{.i = axis}, {.dims = sizes, .count = 2}};
+    for (int i = 0; i < 2; i++) parts[i].dims[axis] = sizes[i];
+    assert_int_equal(hyp_dims_create(&dims, NULL), HYP_OK);
+    hyp_cost_query q = {.op = HYP_OP_split,
+                        .attrs = attrs,
+                        .inputs = (const hyp_type *[]){&x},
+                        .input_count = 1,
+                        .outputs = parts,
+                        .output_count = 2,
+                        .dims = dims};
+    double seconds = hyp_roofline_cost(&q, (void *)line);
+    hyp_dims_destroy(dims);
+    return seconds;
+}
+
+static void channels_of_an_image_cost_a_copy_where_its_kernels_read_no_parts(void **state)
+{
+    (void)state;
+    hyp_arena arena = {0};
+    hyp_roofline turned = measured_line(&arena, ""), read = measured_line(&arena, "(images-read-parts true)");
+    double view = split_cost(&read, 1, 4);
+    assert_true(view < 1e-9 && split_cost(&turned, 1, 4) > 1e-6); /* 75 KB are read and written */
+    assert_true(split_cost(&turned, 0, 4) == view);               /* images */
+    assert_true(split_cost(&turned, 1, 3) == view);               /* rows of a sentence */
+    hyp_arena_dispose(&arena);
+}
+
 static void between_measurements_the_ratio_is_between_theirs(void **state)
 {
     (void)state;
@@ -663,6 +697,7 @@ int main(void)
         cmocka_unit_test(a_measured_convolution_costs_that_and_what_is_added),
         cmocka_unit_test(depthwise_kernels_end_in_activations_where_a_profile_says_so),
         cmocka_unit_test(a_convolution_of_one_tap_is_a_layer_where_it_runs_as_one),
+        cmocka_unit_test(channels_of_an_image_cost_a_copy_where_its_kernels_read_no_parts),
         cmocka_unit_test(between_measurements_the_ratio_is_between_theirs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
