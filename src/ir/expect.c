@@ -49,7 +49,7 @@ static bool multiplies(hyp_op op)
 static bool has_products(hyp_op op)
 {
     return multiplies(op) || op == HYP_OP_fused_linear || op == HYP_OP_fused_linear_add || op == HYP_OP_fused_mlp ||
-           op == HYP_OP_attention || op == HYP_OP_attention_gradient;
+           op == HYP_OP_attention || op == HYP_OP_attention_gradient || op == HYP_OP_linear_gradient;
 }
 
 /* Near 0 these lose digits in one way of writing them and not in another: they are off by a part of what they read. */
@@ -69,6 +69,7 @@ static double sum_length(const hyp_node *n, const hyp_eval_tensor *const *in)
     case HYP_OP_linear: return (double)in[0]->dims[1];
     case HYP_OP_matmul: return (double)in[0]->dims[in[0]->rank - (n->attrs[0].i && in[0]->rank > 1 ? 2 : 1)];
     case HYP_OP_gemm: return (double)in[0]->dims[n->attrs[0].i ? 0 : 1];
+    case HYP_OP_linear_gradient: return (double)in[0]->dims[0];
     case HYP_OP_conv: return in[1]->dims[0] ? (double)in[1]->count / (double)in[1]->dims[0] : 1;
     case HYP_OP_conv_transpose: return in[1]->dims[1] ? (double)in[1]->count / (double)in[1]->dims[1] : 1;
     case HYP_OP_conv_backward_weights:

@@ -67,6 +67,21 @@ hyp_status hyp_infer_linear_add(const hyp_infer_call *c)
     return HYP_OK;
 }
 
+/* The gradients by a weight and by a bias. */
+hyp_status hyp_infer_linear_gradient(const hyp_infer_call *c)
+{
+    const hyp_type *g = &c->in[0]->type, *x = &c->in[1]->type;
+    bool turned = c->attrs[0].i != 0;
+    HYP_TRY(hyp_check_dtype(c, HYP_CLASS_FLOAT));
+    if (g->rank != 2 || x->rank != 2 || g->dims[0] != x->dims[0])
+        return hyp_infer_fail(c, "g and x are %s and %s, matrices with as many rows are wanted", hyp_infer_type_text(c, g),
+                              hyp_infer_type_text(c, x));
+    c->out[0].type = (hyp_type){.dtype = g->dtype, .rank = 2, .dims = {g->dims[1], x->dims[1]}};
+    if (turned) c->out[0].type.dims[0] = x->dims[1], c->out[0].type.dims[1] = g->dims[1];
+    c->out[1].type = (hyp_type){.dtype = g->dtype, .rank = 1, .dims = {g->dims[1]}};
+    return HYP_OK;
+}
+
 /* Both matrices are stored in 8 bits and everything else in the type `to`. */
 hyp_status hyp_infer_quantized_linear(const hyp_infer_call *c)
 {

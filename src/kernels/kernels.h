@@ -107,6 +107,8 @@ hyp_status hyp_kernel_want_shape(const hyp_kernel_call *c, const hyp_array *a, i
 hyp_status hyp_kernel_norm_rows(const hyp_kernel_call *c, int64_t *rows, int64_t *size);
 /* The same for norm-gradient: input 1 is like x, and input 2 the scale. `by_scale`: what its attribute `by` says. */
 hyp_status hyp_kernel_norm_gradient_rows(const hyp_kernel_call *c, int64_t *rows, int64_t *size, bool *by_scale);
+/* Checks the arrays of linear-gradient: g[rows, n], x[rows, k], and what it gives, [n, k] ([k, n] if turned) and [n]. */
+hyp_status hyp_kernel_linear_gradient_check(const hyp_kernel_call *c);
 /* For softmax-gradient: its arrays as [outer, size, inner], that along the axis in the middle. */
 hyp_status hyp_kernel_softmax_gradient_rows(const hyp_kernel_call *c, int64_t *outer, int64_t *size, int64_t *inner);
 /* `axis` of -rank .. rank-1 made non-negative. */

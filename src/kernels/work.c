@@ -8,7 +8,7 @@
 hyp_kernel_work_fn hyp_kernel_work_each, hyp_kernel_work_random_uniform, hyp_kernel_work_norm, hyp_kernel_work_lrn, hyp_kernel_work_topk,
     hyp_kernel_work_conv, hyp_kernel_work_conv_transpose, hyp_kernel_work_conv_backward_weights, hyp_kernel_work_pool,
     hyp_kernel_work_recurrence, hyp_kernel_work_resize, hyp_kernel_work_grid_sample, hyp_kernel_work_affine_grid,
-    hyp_kernel_work_roi_align, hyp_kernel_work_attention_gradient,
+    hyp_kernel_work_roi_align, hyp_kernel_work_attention_gradient, hyp_kernel_work_linear_gradient,
     hyp_kernel_work_non_max_suppression, hyp_kernel_work_unique;
 
 /* Elements of axes first .. rank of an array, in double, which cannot overflow. */
@@ -110,6 +110,12 @@ double hyp_kernel_work_grid_sample(const hyp_kernel_call *c)
 double hyp_kernel_work_affine_grid(const hyp_kernel_call *c) { return 8 * elements(&c->out[0], 0); }
 
 /* Five products, of which those with scores are of all keys with each row. */
+/* Every row of g and x is a product of each of its elements with each of the other's. */
+double hyp_kernel_work_linear_gradient(const hyp_kernel_call *c)
+{
+    return 2 * elements(&c->in[0], 0) * elements(&c->in[1], 1) + elements(&c->in[0], 0) + elements(&c->out[0], 0);
+}
+
 double hyp_kernel_work_attention_gradient(const hyp_kernel_call *c)
 {
     const hyp_array *q = &c->in[0], *v = &c->in[2];

@@ -72,6 +72,7 @@ static char *change_text(hyp_random *r, const char *old)
                                         "layer-norm",
                                         "rms-norm",
                                         "attention-gradient",
+                                        "linear-gradient",
                                         "norm-gradient",
                                         "softmax-gradient",
                                         "lrn",

@@ -142,6 +142,8 @@ def run_node(op, a, ins, outs, types):
         return [X.softmax(ins[0], a["axis"])]
     if op == "softmax-gradient":
         return [X.softmax_gradient(*ins, a["axis"])]
+    if op == "linear-gradient":
+        return X.linear_gradient(*ins, a["turned"])
     if op == "attention-gradient":
         return X.attention_gradient(*ins, *[None] * (6 - len(ins)), a["rows-first"], a["scale"], a["fill"], a["shown"])
     if op.startswith("reduce-"):
@@ -275,7 +277,7 @@ STEERING = {
     "matmul-weight-trans-a rank-is": "only a matrix becomes a linear, which has no flag for x",
 }
 # A class that promises more than the interpreter and numpy can refute: what tells it apart is what devices do with these.
-ROUNDS = {"linear", "matmul", "conv", "attention", "attention-gradient", "softmax-gradient",
+ROUNDS = {"linear", "matmul", "conv", "attention", "attention-gradient", "linear-gradient", "softmax-gradient",
           "fused-linear", "fused-linear-add", "fused-mlp", "layer-norm", "rms-norm",
           "softmax", "reduce-sum", "reduce-mean", *X.FUNCTIONS}
 CHOOSES = {"relu", "clip", "min", "max", "fused-linear", "fused-linear-add", "fused-mlp", "conv"}

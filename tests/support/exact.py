@@ -468,6 +468,10 @@ def attention(q, k, v, mask, trans_k=1, rows_first=0, scale=1.0, fill=-np.inf, s
     return out
 
 
+def linear_gradient(g, x, turned=0):
+    return [(matmul(swap(x), g) if turned else matmul(swap(g), x)).done(), reduce("sum", g, [0], False)]
+
+
 def attention_gradient(q, k, v, y, g, mask, rows_first=0, scale=1.0, fill=-np.inf, shown=0):
     """What differentiation makes of the parts."""
     turn = (lambda a: a.move(lambda x: np.swapaxes(x, -2, -3))) if rows_first else (lambda a: a)

@@ -178,6 +178,7 @@ static void operators_without_gradients_are_known(void **state)
                                         "softmax-stats",
                                         "max-pool-gradient",
                                         "attention-gradient",
+                                        "linear-gradient",
                                         "norm-gradient",
                                         "batch-norm-stats",
                                         "batch-norm-gradient",

@@ -2,11 +2,12 @@
 //
 // RELU_AUX leaves a bit for each result that is not below 0, as on an H100, the lowest first, GELU_AUX the sum; rows of D, which are neighbours, have neighbours there,
 // columns are the leading dimension apart, in bits or elements. D*_BGRAD adds up what it has written, along columns of D,
-// BGRADB what it has read of op(B), along k.
+// BGRADA and BGRADB what they have read of op(A) and op(B), along k.
 
+enum { WITH_SUMS = CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB };
 enum { WITH_AUX = 128, WITH_GRADIENT = 16, WITH_RELU = 2, WITH_DRELU = 8, WITH_GELU = 32, WITH_DGELU = 64 };
 
-static bool wants_bias(cublasLtEpilogue_t e) { return e & (CUBLASLT_EPILOGUE_BIAS | WITH_GRADIENT | CUBLASLT_EPILOGUE_BGRADB); }
+static bool wants_bias(cublasLtEpilogue_t e) { return e & (CUBLASLT_EPILOGUE_BIAS | WITH_GRADIENT | WITH_SUMS); }
 
 // What the library says of a product before it has seen it: whether it has algorithms for the epilogue; what is wrong with how
 // it is described ends the program.
@@ -15,10 +16,10 @@ static bool has_epilogue(const product *p, const layout *d)
     cublasLtEpilogue_t e = epilogue_of(p);
     bool ta = get<int32_t>(p->set, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_N) == CUBLAS_OP_T;
     if (is_mode("plain") && e != CUBLASLT_EPILOGUE_DEFAULT) return false;
-    if (is_mode("no gradients") && (e & (WITH_GRADIENT | CUBLASLT_EPILOGUE_BGRADB))) return false;
+    if (is_mode("no gradients") && (e & (WITH_GRADIENT | WITH_SUMS))) return false;
     if (wants_bias(e) && !get<uint64_t>(p->set, CUBLASLT_MATMUL_DESC_BIAS_POINTER, 0))
         give_up("an algorithm was asked for before the bias was set");
-    if ((e & CUBLASLT_EPILOGUE_BGRADB) && ta) return false;
+    if ((e & WITH_SUMS) && ta) return false;
     if (!(e & WITH_AUX)) return true;
     int64_t ld = get<int64_t>(p->set, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 0);
     if (!get<uint64_t>(p->set, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, 0))
@@ -49,7 +50,7 @@ static double finish(const product &p, const layout &d, int64_t row, int64_t col
     return v;
 }
 
-// The gradient of a bias: sums of results, or of columns of op(B).
+// The gradient of a bias: sums of results, of rows of op(A), or of columns of op(B).
 static void sum_bias(const queued_product &q, const std::vector<double> &sums)
 {
     cublasLtEpilogue_t e = epilogue_of(&q.p);
@@ -57,6 +58,13 @@ static void sum_bias(const queued_product &q, const std::vector<double> &sums)
     bool tb = get<int32_t>(q.p.set, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N) == CUBLAS_OP_T;
     if (e & WITH_GRADIENT)
         for (int64_t row = 0; row < q.d_at.rows; row++) write(q.d_at.type, bias, row, sums[(size_t)row]);
+    bool ta = get<int32_t>(q.p.set, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_N) == CUBLAS_OP_T;
+    for (int64_t row = 0; (e & CUBLASLT_EPILOGUE_BGRADA) && row < q.d_at.rows; row++) {
+        double sum = 0;
+        for (int64_t j = 0; j < (ta ? q.a_at.rows : q.a_at.columns); j++)
+            sum += read(q.a_at.type, q.a, ta ? row * q.a_at.ld + j : j * q.a_at.ld + row);
+        write(q.d_at.type, bias, row, sum);
+    }
     for (int64_t column = 0; (e & CUBLASLT_EPILOGUE_BGRADB) && column < q.d_at.columns; column++) {
         double sum = 0;
         for (int64_t j = 0; j < (tb ? q.b_at.columns : q.b_at.rows); j++)

@@ -1,6 +1,6 @@
-/* Gradients of convolutions on a GPU against the reference backend: a convolution whose weights a run is given, with
- * the gradients by x and by the weights behind it, as a training step has them. Needs a GPU, or the emulator: see
- * device_start. With cuDNN they are done by that, without (HYPATIA_CUDNN=none) by kernels of our own. */
+/* Gradients on a GPU against the reference backend: of a convolution whose weights a run is given, by x and by the weights
+ * behind it, as a training step has them, and of a layer, by its weight and its bias. Needs a GPU, or the emulator: see
+ * device_start. With cuDNN those of convolutions are done by that, without (HYPATIA_CUDNN=none) by kernels of our own. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -183,6 +183,67 @@ static void of_no_images_it_is_zero(void **state)
     check(&seed, &(one){HYP_BF16, 0, 8, 8, 1, true, false}, &windows[2]);
 }
 
+/* ---- layers ------------------------------------------------------------------------------------------------- */
+
+typedef struct layer {
+    hyp_dtype dtype;
+    bool turned, tf32;
+    int64_t rows, n, k;
+} layer;
+
+static void build_layer(const layer *l)
+{
+    const uint32_t rows = (pb_init(&builder), pb_symbol(&builder, "rows"));
+    const uint32_t n = pb_const(&builder, l->n), k = pb_const(&builder, l->k);
+    const uint32_t in[] = {pb_input(&builder, "g", l->dtype, 2, (uint32_t[]){rows, n}),
+                           pb_input(&builder, "x", l->dtype, 2, (uint32_t[]){rows, k})};
+    const uint32_t w = pb_output(&builder, "w", l->dtype, 2, l->turned ? (uint32_t[]){k, n} : (uint32_t[]){n, k});
+    HypPlan__Call *call = pb_call(&builder, "linear-gradient", 2, in, w);
+    pb_call_output(call, pb_output(&builder, "b", l->dtype, 1, &n));
+    pb_call_int(&builder, call, l->turned);
+    if (l->tf32) builder.program.precision = (char *)(uintptr_t) "tf32";
+}
+
+/* Tunes the context of the pair for its rows. */
+static void tune_layer(const pair *p, const layer *l)
+{
+    hyp_tune_options options = {.size = sizeof options, .seconds = 5};
+    hyp_tune_report report = {.size = sizeof report};
+    hyp_diag diag = {0};
+    const hyp_tensor in[] = {{.dtype = l->dtype, .rank = 2, .dims = {l->rows, l->n}},
+                             {.dtype = l->dtype, .rank = 2, .dims = {l->rows, l->k}}};
+    if (hyp_context_tune(p->cuda_context, in, 2, &options, &report, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    assert_int_equal(report.products, 1);
+    assert_int_equal(report.known + report.timed, 1);
+}
+
+static void check_layer(const layer *l, bool tuned)
+{
+    dims_list dims = {{l->rows, l->n}, {l->rows, l->k}};
+    tolerance want = tolerance_of(l->dtype, l->rows + 1);
+    if (l->tf32 && l->dtype == HYP_F32) want = tolerance_of(HYP_F16, l->rows + 1);
+    pair p;
+    build_layer(l);
+    pair_open(&dev, &builder, &p);
+    pair_check(&dev, &p, dims, want);
+    if (tuned) tune_layer(&p, l);
+    if (tuned) pair_check(&dev, &p, dims, want);
+    pair_close(&p);
+    pb_dispose(&builder);
+}
+
+/* Rows that are aligned and rows that are not, a few and many, and sizes of which one is nothing. */
+static void gradients_of_layers_equal_reference(void **state)
+{
+    (void)state;
+    static const int64_t sizes[][3] = {{24, 16, 32}, {5, 3, 7},  {300, 8, 8}, {1, 16, 8},
+                                       {7, 1, 1},    {0, 8, 16}, {9, 0, 8},   {9, 8, 0}};
+    for (int t = 0; t < FLOATS; t++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (int turned = 0; turned < 2; turned++)
+                check_layer(&(layer){floats[t], turned, i % 2 == 0, sizes[i][0], sizes[i][1], sizes[i][2]}, i == 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +252,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(single_channels_equal_reference),
         cmocka_unit_test(integers_are_exact),
         cmocka_unit_test(of_no_images_it_is_zero),
+        cmocka_unit_test(gradients_of_layers_equal_reference),
     };
     if (!device_start(&dev, argc, argv)) return 77;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,8 @@
 #include "runtime/cuda/ops/steps.h"
 #include "runtime/cuda/tuning/tune.h"
 
+hyp_cuda_call_fn hyp_cuda_add_linear_gradient;
+
 /* A product that is ready to run. */
 typedef struct gemm {
     hyp_cuda_product product;
@@ -99,7 +101,8 @@ static hyp_status set_epilogue(hyp_cuda_build *b, gemm *g, cublasLtEpilogue_t ep
     const hyp_cuda_library *lib = &b->session->model->device->lib;
     HYP_TRY(hyp_cuda_lt_set(lib, &g->lt, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue, b->diag));
     /* The choice looks at the bias pointer; tensors are aligned alike, so any address of one will do. */
-    return (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0 ? set_bias(lib, g, b->session->workspace, b->diag) : HYP_OK;
+    const uint32_t with_bias = CUBLASLT_EPILOGUE_BIAS | CUBLASLT_EPILOGUE_BGRADA | CUBLASLT_EPILOGUE_BGRADB;
+    return (epilogue & with_bias) != 0 ? set_bias(lib, g, b->session->workspace, b->diag) : HYP_OK;
 }
 
 /* Takes this way, if there are algorithms for it: for aligned operands the tuned one unless that is NULL. */
@@ -122,16 +125,32 @@ static hyp_status try_way(hyp_cuda_build *b, gemm *g, const hyp_cuda_epilogue *w
     return HYP_OK;
 }
 
+/* What the epilogue of a product may do of what follows it, the best way first, and what tuning knows it by. */
+typedef struct ways {
+    size_t count;
+    hyp_cuda_epilogue list[3];
+    char key[HYP_CUDA_PRODUCT_KEY];
+} ways;
+
+static ways ways_of(const hyp_cuda_product *p, const hyp_cuda_rest *rest)
+{
+    ways w;
+    const bool bias = rest->bias_plus1 != 0;
+    w.count = hyp_cuda_epilogues(rest->act, bias, p, w.list);
+    hyp_cuda_product_key(p, bias, rest->before_plus1 != 0, rest->act, rest->after_plus1 != 0, w.key);
+    return w;
+}
+
 /* Answers what tuning asks. */
-static hyp_status answer(hyp_cuda_build *b, gemm *g, const hyp_cuda_epilogue *ways, size_t count)
+static hyp_status answer(hyp_cuda_build *b, gemm *g, const ways *w)
 {
     hyp_cuda_probe *probe = b->probe;
     bool found;
     if (probe->found) return probe->found(probe, b->step);
-    probe->more = probe->way + 1 < count;
-    probe->epilogue = ways[probe->way].epilogue;
+    probe->more = probe->way + 1 < w->count;
+    probe->epilogue = w->list[probe->way].epilogue;
     probe->slot = &g->algo[0];
-    HYP_TRY(try_way(b, g, &ways[probe->way], NULL, &found));
+    HYP_TRY(try_way(b, g, &w->list[probe->way], NULL, &found));
     if (!found) return HYP_OK;
     HYP_TRY(hyp_cuda_lt_choose(b->session, &g->lt, g->workspace, HYP_CUDA_ALIGN, probe->wanted, probe->results, &probe->count, b->diag));
     probe->usual = g->algo[0];
@@ -140,20 +159,20 @@ static hyp_status answer(hyp_cuda_build *b, gemm *g, const hyp_cuda_epilogue *wa
 
 /* Does what tuning found to be the fastest for a product of this size, or else of the next larger one, up to twice as
  * large: in rows, or in a batch. cuBLASLt checks whether it can be done so. */
-static hyp_status settle_as_tuned(hyp_cuda_build *b, gemm *g, const char *key, const hyp_cuda_epilogue *ways,
-                                  size_t count, hyp_cuda_epilogue *out_way, bool *out_found)
+static hyp_status settle_as_tuned(hyp_cuda_build *b, gemm *g, const ways *w, hyp_cuda_epilogue *out_way, bool *out_found)
 {
     const hyp_tuning *t = &b->session->tuning;
     const hyp_cuda_product *p = &g->product;
+    const char *key = w->key;
     const size_t batch_at = hyp_cuda_product_batch_at(key);
     const HypPlan__TunedProduct *known[] = {hyp_tuning_find(t, key),
                                             hyp_tuning_find_larger(t, key, hyp_cuda_product_rows_at(key), 2 * p->n),
                                             batch_at ? hyp_tuning_find_larger(t, key, batch_at, 2 * p->batch) : NULL};
     for (size_t k = 0; k < sizeof known / sizeof *known && !*out_found; k++)
-        for (size_t i = 0; i < count && known[k] && !*out_found; i++) {
-            if (ways[i].epilogue != (cublasLtEpilogue_t)known[k]->epilogue) continue;
-            HYP_TRY(try_way(b, g, &ways[i], known[k], out_found));
-            *out_way = ways[i];
+        for (size_t i = 0; i < w->count && known[k] && !*out_found; i++) {
+            if (w->list[i].epilogue != (cublasLtEpilogue_t)known[k]->epilogue) continue;
+            HYP_TRY(try_way(b, g, &w->list[i], known[k], out_found));
+            *out_way = w->list[i];
             if (*out_found) hyp_cuda_note_known(b, k == 0 ? HYP_CUDA_TUNED : HYP_CUDA_BORROWED);
         }
     return HYP_OK;
@@ -169,24 +188,19 @@ static hyp_status no_algorithm(const hyp_cuda_build *b, const gemm *g)
 
 /* Does what tuning found to be the fastest, or else takes the first of the epilogues that cuBLASLt has an algorithm
  * for. */
-static hyp_status settle(hyp_cuda_build *b, gemm *g, const hyp_cuda_rest *rest, hyp_cuda_epilogue *out_way)
+static hyp_status settle(hyp_cuda_build *b, gemm *g, const ways *w, hyp_cuda_epilogue *out_way)
 {
-    hyp_cuda_epilogue ways[3];
-    bool bias = rest->bias_plus1 != 0;
-    size_t count = hyp_cuda_epilogues(rest->act, bias, &g->product, ways);
-    char key[HYP_CUDA_PRODUCT_KEY];
-    hyp_cuda_product_key(&g->product, bias, rest->before_plus1 != 0, rest->act, rest->after_plus1 != 0, key);
     if (b->probe) {
-        memcpy(b->probe->key, key, sizeof key);
-        *out_way = ways[b->probe->way];
-        return answer(b, g, ways, count);
+        memcpy(b->probe->key, w->key, sizeof w->key);
+        *out_way = w->list[b->probe->way];
+        return answer(b, g, w);
     }
     bool found = false;
-    if (!b->session->untuned) HYP_TRY(settle_as_tuned(b, g, key, ways, count, out_way, &found));
+    if (!b->session->untuned) HYP_TRY(settle_as_tuned(b, g, w, out_way, &found));
     if (!found) hyp_cuda_note_known(b, HYP_CUDA_NOT_TUNED);
-    for (size_t i = 0; i < count && !found; i++) {
-        HYP_TRY(try_way(b, g, &ways[i], NULL, &found));
-        *out_way = ways[i];
+    for (size_t i = 0; i < w->count && !found; i++) {
+        HYP_TRY(try_way(b, g, &w->list[i], NULL, &found));
+        *out_way = w->list[i];
     }
     return found ? HYP_OK : no_algorithm(b, g);
 }
@@ -240,7 +254,8 @@ static hyp_status add_product(hyp_cuda_build *b, const hyp_cuda_product *product
     gemm *g;
     HYP_TRY(add_gemm(b, product, scale, tensor(weight), x, rest.before_plus1, tensor(y), &g));
     send_ahead(b, weight, product->n);
-    HYP_TRY(settle(b, g, &rest, &way));
+    const ways w = ways_of(product, &rest);
+    HYP_TRY(settle(b, g, &w, &way));
     if (rest.bias_plus1 && !way.bias_after) g->bias_plus1 = rest.bias_plus1;
     if (!way.bias_after && !way.act_after && !rest.after_plus1) return HYP_OK;
     rest.before_plus1 = 0;
@@ -292,7 +307,8 @@ static hyp_status add_padded(hyp_cuda_build *b, const hyp_cuda_product *p, const
     if (padding->a) HYP_TRY(add_copy(b, a, stored_a(p), in_a, stored_a(q), element));
     if (padding->b) HYP_TRY(add_copy(b, bb, stored_b(p), in_b, stored_b(q), element));
     HYP_TRY(add_gemm(b, q, alpha, in_a, in_b, 0, out, &g));
-    HYP_TRY(settle(b, g, &nothing, &way));
+    const ways w = ways_of(q, &nothing);
+    HYP_TRY(settle(b, g, &w, &way));
     return padding->d ? add_copy(b, out, stored_d(q), d, stored_d(p), element) : HYP_OK;
 }
 
@@ -385,7 +401,61 @@ hyp_status hyp_cuda_add_matmul(hyp_cuda_build *b, const HypPlan__Matmul *k)
         return add_padded(b, &product, &padding, (double)k->alpha, tensor(k->b), tensor(k->a), tensor(k->y));
     gemm *g;
     HYP_TRY(add_gemm(b, &product, (double)k->alpha, tensor(k->b), tensor(k->a), 0, tensor(k->y), &g));
-    hyp_cuda_rest nothing = {0};
+    const hyp_cuda_rest nothing = {0};
+    const ways w = ways_of(&product, &nothing);
     hyp_cuda_epilogue way;
-    return settle(b, g, &nothing, &way);
+    return settle(b, g, &w, &way);
+}
+
+/* ---- gradients of layers ----------------------------------------------------------------------------------- */
+
+/* A linear-gradient: tensors, and sizes of g[rows, n] and x[rows, k]. */
+typedef struct gradient {
+    bool turned;
+    uint32_t g, x, by_weight, by_bias;
+    int64_t rows, n, k;
+} gradient;
+
+/* By the epilogue, or by a kernel behind the product. */
+static hyp_status add_summing_product(hyp_cuda_build *b, const hyp_cuda_product *product, const gradient *s)
+{
+    ways w;
+    hyp_cuda_epilogue way;
+    gemm *g;
+    w.count = hyp_cuda_gradient_epilogues(product, s->turned, w.list);
+    hyp_cuda_gradient_key(product, s->turned, w.key);
+    HYP_TRY(add_gemm(b, product, 1, tensor(s->turned ? s->g : s->x), tensor(s->turned ? s->x : s->g), 0,
+                     tensor(s->by_weight), &g));
+    HYP_TRY(settle(b, g, &w, &way));
+    if (way.sums_after) return hyp_cuda_add_row_sums(b, s->g, s->by_bias, s->rows, s->n);
+    g->bias_plus1 = s->by_bias + 1;
+    return HYP_OK;
+}
+
+hyp_status hyp_cuda_add_linear_gradient(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+{
+    HYP_TRY(hyp_kernel_linear_gradient_check(c));
+    const gradient s = {.turned = c->attrs[0].i != 0,
+                        .g = hyp_plan_call_input(k, 0) - 1,
+                        .x = hyp_plan_call_input(k, 1) - 1,
+                        .by_weight = k->outputs[0],
+                        .by_bias = k->outputs[1],
+                        .rows = c->in[0].dims[0],
+                        .n = c->in[0].dims[1],
+                        .k = c->in[1].dims[1]};
+    const hyp_dtype dtype = c->in[0].dtype;
+    const size_t size = hyp_dtype_size(dtype);
+    if (s.n == 0) return HYP_OK;
+    if (s.rows == 0) {
+        if (s.k > 0) HYP_TRY(hyp_cuda_add_zero(b, s.by_weight, (size_t)(s.n * s.k) * size));
+        return hyp_cuda_add_zero(b, s.by_bias, (size_t)s.n * size);
+    }
+    if (s.k == 0) return hyp_cuda_add_row_sums(b, s.g, s.by_bias, s.rows, s.n);
+    hyp_cuda_product product;
+    hyp_cuda_padding padding;
+    hyp_cuda_product_gradient(dtype, hyp_cuda_is_tf32(b->program), s.turned, s.n, s.k, s.rows, &product);
+    if (!hyp_cuda_product_pads(&product, &padding)) return add_summing_product(b, &product, &s);
+    HYP_TRY(add_padded(b, &product, &padding, 1, tensor(s.turned ? s.g : s.x), tensor(s.turned ? s.x : s.g),
+                       tensor(s.by_weight)));
+    return hyp_cuda_add_row_sums(b, s.g, s.by_bias, s.rows, s.n);
 }

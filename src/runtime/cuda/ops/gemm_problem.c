@@ -48,6 +48,14 @@ void hyp_cuda_product_linear(hyp_dtype dtype, bool tf32, int64_t m, int64_t n, i
     set_layout(m, n, k, false, !weight_kn, out);
 }
 
+void hyp_cuda_product_gradient(hyp_dtype dtype, bool tf32, bool turned, int64_t n, int64_t k, int64_t rows,
+                               hyp_cuda_product *out)
+{
+    *out = (hyp_cuda_product){0};
+    set_types(dtype, tf32, out);
+    set_layout(turned ? k : n, turned ? n : k, rows, true, false, out);
+}
+
 /* A batch over which the right operand stays the same and the left one is dense is one product with more rows. */
 static bool is_more_rows(const hyp_cuda_box *batch, int64_t m, int64_t k, bool trans_left)
 {
@@ -159,12 +167,23 @@ size_t hyp_cuda_epilogues(HypPlan__Act act, bool bias, const hyp_cuda_product *p
     bool gelu = (act == HYP_PLAN__ACT__ACT_GELU_TANH && !hyp_cuda_product_is_strict(p)) ||
                 (act == HYP_PLAN__ACT__ACT_GELU && p->type == CUDA_R_16BF);
     if (act == HYP_PLAN__ACT__ACT_RELU)
-        out[n++] = (hyp_cuda_epilogue){bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU, false, false};
+        out[n++] = (hyp_cuda_epilogue){.epilogue = bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU};
     if (gelu)
-        out[n++] = (hyp_cuda_epilogue){bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU, false, false};
-    if (bias) out[n++] = (hyp_cuda_epilogue){CUBLASLT_EPILOGUE_BIAS, false, some};
-    out[n++] = (hyp_cuda_epilogue){CUBLASLT_EPILOGUE_DEFAULT, bias, some};
+        out[n++] = (hyp_cuda_epilogue){.epilogue = bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU};
+    if (bias) out[n++] = (hyp_cuda_epilogue){.epilogue = CUBLASLT_EPILOGUE_BIAS, .act_after = some};
+    out[n++] = (hyp_cuda_epilogue){.epilogue = CUBLASLT_EPILOGUE_DEFAULT, .bias_after = bias, .act_after = some};
     return n;
+}
+
+/* Rows of 16 bits that begin at odd places are read by slow products, of which those that add up rows are the slowest. */
+size_t hyp_cuda_gradient_epilogues(const hyp_cuda_product *p, bool turned, hyp_cuda_epilogue out[3])
+{
+    enum { PIECE = 8 };
+    const bool odd = p->type != CUDA_R_32F && (turned ? p->lda : p->ldb) % PIECE != 0;
+    const hyp_cuda_epilogue inside = {.epilogue = turned ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB};
+    out[odd] = inside;
+    out[!odd] = (hyp_cuda_epilogue){.epilogue = CUBLASLT_EPILOGUE_DEFAULT, .sums_after = true};
+    return 2;
 }
 
 static const char *type_name(const hyp_cuda_product *p)
@@ -191,6 +210,12 @@ void hyp_cuda_product_key(const hyp_cuda_product *p, bool bias, bool added_befor
              (long long)p->lda, (long long)p->ldb, (long long)p->ldd, HYP_CUDA_ALIGN, batch, bias ? " bias" : "",
              added_before ? " added" : "", some ? " " : "", some ? hyp_plan_act_name(act) : "",
              added_after ? " added" : "");
+}
+
+void hyp_cuda_gradient_key(const hyp_cuda_product *p, bool turned, char out[HYP_CUDA_PRODUCT_KEY])
+{
+    hyp_cuda_product_key(p, false, false, HYP_PLAN__ACT__ACT_NONE, false, out);
+    strcat(out, turned ? " sums of a" : " sums of b");
 }
 
 size_t hyp_cuda_product_rows_at(const char *key) { return strcspn(key, "x") + 1; } /* "... MxNxK ..." */

@@ -26,6 +26,9 @@ typedef struct hyp_cuda_product {
  * accumulate in f32, and round to TF32 only with `tf32`; those of f8e4m3, too, and their result is bf16. */
 void hyp_cuda_product_linear(hyp_dtype dtype, bool tf32, int64_t m, int64_t n, int64_t k, bool weight_kn,
                              hyp_cuda_product *out);
+/* Of a layer whose result has the gradient g[rows, n] and whose input is x[rows, k]: g^T x, or x^T g if turned. */
+void hyp_cuda_product_gradient(hyp_dtype dtype, bool tf32, bool turned, int64_t n, int64_t k, int64_t rows,
+                               hyp_cuda_product *out);
 /* The matmul step: as many batch axes as possible go into one call. Every extent is positive. */
 void hyp_cuda_product_matmul(hyp_dtype dtype, const HypPlan__Matmul *k, const int64_t *values, hyp_cuda_product *out);
 
@@ -55,6 +58,9 @@ enum { HYP_CUDA_PRODUCT_KEY = 384 };
 void hyp_cuda_product_key(const hyp_cuda_product *p, bool bias, bool added_before, HypPlan__Act act, bool added_after,
                           char out[HYP_CUDA_PRODUCT_KEY]);
 
+/* The same for hyp_cuda_product_gradient, with the sums of the rows of g. */
+void hyp_cuda_gradient_key(const hyp_cuda_product *p, bool turned, char out[HYP_CUDA_PRODUCT_KEY]);
+
 /* Where in a key the number of rows of D stands (of the plan's result: n), and how many products are in the call; 0 = it is
  * one alone. */
 size_t hyp_cuda_product_rows_at(const char *key);
@@ -64,6 +70,7 @@ size_t hyp_cuda_product_batch_at(const char *key);
 typedef struct hyp_cuda_epilogue {
     cublasLtEpilogue_t epilogue;
     bool bias_after, act_after;
+    bool sums_after; /* of a layer's gradients: those by the bias */
 } hyp_cuda_epilogue;
 
 /* Ways to add a bias and apply an activation, the best one first; returns how many of the 3. The last one works for
@@ -73,6 +80,8 @@ typedef struct hyp_cuda_epilogue {
  * normal distribution), by the erf form of the unrounded sum by 1.664e-3, and by that of the rounded sum, all that a
  * kernel after the product can see, by 2.6e-3. */
 size_t hyp_cuda_epilogues(HypPlan__Act act, bool bias, const hyp_cuda_product *p, hyp_cuda_epilogue out[3]);
+/* The same for the product of hyp_cuda_product_gradient; returns how many of the 3. */
+size_t hyp_cuda_gradient_epilogues(const hyp_cuda_product *p, bool turned, hyp_cuda_epilogue out[3]);
 /* Is every bit of this product's type meant to count? True for f64, and for f32 without TF32. */
 bool hyp_cuda_product_is_strict(const hyp_cuda_product *p);
 

@@ -352,6 +352,14 @@ hyp_status hyp_cuda_add_reduce(hyp_cuda_build *b, const HypPlan__Reduce *k)
     return add_reduction(b, &r, &kept, &reduced);
 }
 
+hyp_status hyp_cuda_add_row_sums(hyp_cuda_build *b, uint32_t x, uint32_t y, int64_t rows, int64_t columns)
+{
+    const reduction r = {.x = x, .y = y};
+    hyp_cuda_box kept = {.rank = 1, .lanes = 1, .extent = {columns}, .stride = {{1}}};
+    hyp_cuda_box reduced = {.rank = 1, .lanes = 1, .extent = {rows}, .stride = {{columns}}};
+    return add_reduction(b, &r, &kept, &reduced);
+}
+
 /* reduce-max and reduce-min. */
 hyp_status hyp_cuda_add_extreme(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
 {

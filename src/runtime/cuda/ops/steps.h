@@ -119,6 +119,8 @@ HYP_NODISCARD hyp_status hyp_cuda_add_channels(hyp_cuda_build *b, uint32_t y, in
 /* reduce.c */
 HYP_NODISCARD hyp_status hyp_cuda_add_softmax(hyp_cuda_build *b, const HypPlan__Softmax *k);
 HYP_NODISCARD hyp_status hyp_cuda_add_reduce(hyp_cuda_build *b, const HypPlan__Reduce *k);
+/* y[columns] = the sums over the rows of x[rows, columns], which has some */
+HYP_NODISCARD hyp_status hyp_cuda_add_row_sums(hyp_cuda_build *b, uint32_t x, uint32_t y, int64_t rows, int64_t columns);
 /* attention.c; for plans whose device has had hyp_cuda_load_attention */
 HYP_NODISCARD hyp_status hyp_cuda_add_attention(hyp_cuda_build *b, const HypPlan__Attention *k);
 /* What scores are made of: the type of the mask, whose matrix is in p (HYP_DTYPE_NONE: there is none), and attributes of

@@ -56,6 +56,8 @@ static bool is_convolution(const HypPlan__Call *call)
 
 static bool is_attention(const HypPlan__Call *call) { return strcmp(call->kernel, "attention-gradient") == 0; }
 
+static bool is_layer(const HypPlan__Call *call) { return strcmp(call->kernel, "linear-gradient") == 0; }
+
 static bool has_call(const HypPlan__Program *p, bool (*is)(const HypPlan__Call *call))
 {
     for (size_t i = 0; i < p->n_steps; i++)
@@ -163,7 +165,7 @@ static hyp_status set_up_products(hyp_cuda_session *s, hyp_diag *diag)
 {
     const HypPlan__Program *p = s->model->plan->program;
     bool products = has_step(p, HYP_PLAN__STEP__KERNEL_LINEAR) || has_step(p, HYP_PLAN__STEP__KERNEL_MATMUL) ||
-                    has_call(p, is_convolution) || has_call(p, hyp_plan_is_recurrence);
+                    has_call(p, is_convolution) || has_call(p, is_layer) || has_call(p, hyp_plan_is_recurrence);
     if (!products && !has_step(p, HYP_PLAN__STEP__KERNEL_ATTENTION)) return HYP_OK;
     const hyp_cuda_device *d = s->model->device;
     if (products) HYP_TRY(hyp_cuda_take_lt(d->context, &d->lib, &s->lt, diag));

@@ -45,8 +45,12 @@ static void list_steps(hyp_cuda_contest *c, const HypPlan__Program *p, uint32_t 
         for (size_t r = 0; r < count; r++)
             if (i == first || tensors[r] != c->results[0]) add_read(c, tensors[r]);
         count = hyp_plan_step_writes(s, tensors, HYP_CUDA_TRIAL_READS);
-        for (size_t w = 0; w + 1 < count; w++) add_read(c, tensors[w]);
-        c->results[c->result_count++] = tensors[count - 1];
+        const bool all = s->kernel_case == HYP_PLAN__STEP__KERNEL_CALL; /* are results, of which a layer has one */
+        for (size_t w = 0; w < count; w++)
+            if ((all || w + 1 == count) && c->result_count < HYP_CUDA_TRIAL_RESULTS)
+                c->results[c->result_count++] = tensors[w];
+            else
+                add_read(c, tensors[w]);
     }
 }
 
