@@ -351,7 +351,7 @@ hyp_status hyp_lower_analyse(hyp_lowering *l)
                 hyp_view view;
                 HYP_TRY(hyp_lower_find_view(l, v, true, &view));
                 v = view.value;
-            } else if (node->op == HYP_OP_transpose) {
+            } else if (node->op == HYP_OP_transpose && l->runs[n]) { /* reads what its result is a view of */
                 hyp_view view;
                 HYP_TRY(hyp_lower_find_view(l, node->outputs[0], false, &view));
                 v = view.value;

@@ -775,6 +775,30 @@ static void transposed_parts_are_read_where_they_lie(void **state)
     assert_steps(f, "exp slice transpose");
 }
 
+/* What a transposition turns is read where it lies, unless it is there in any case, or in other steps. */
+static void transpositions_read_what_was_cut_out(void **state)
+{
+    static const char *const graphs[][2] = {
+        {"(%2 (slice :starts (0 0 4) :sizes (b 7 4) :steps (1 1 1) %1)) (%3 (reshape :shape (b 7 2 2) %2)) "
+         "(%4 (transpose :perm (0 2 1 3) %3)) (output \"y\" %4)",
+         "exp transpose"},
+        {"((%2 %3) (split :axis 2 :sizes (5 7) %1)) (%4 (transpose :perm (2 1 0) %3)) (%5 (softmax %4)) (output \"y\" %5)",
+         "exp transpose softmax"},
+        {"(%2 (slice :starts (0 0 4) :sizes (b 7 4) :steps (1 1 1) %1)) (%3 (transpose :perm (1 0 2) %2)) (%4 (softmax %2)) "
+         "(output \"y\" %3) (output \"z\" %4)",
+         "exp slice transpose softmax"},
+        {"(%2 (slice :starts (0 0 10) :sizes (b 7 4) :steps (1 1 -2) %1)) (%3 (transpose :perm (1 0 2) %2)) (output \"y\" %3)",
+         "exp slice transpose"},
+    };
+    fixture *f = *state;
+    for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
+        char text[512];
+        snprintf(text, sizeof text, "(graph \"\" (input %%x (f32 b 7 12)) (%%1 (exp %%x)) %s)", graphs[i][0]);
+        (i ? lower_another : lower)(f, text);
+        assert_steps(f, graphs[i][1]);
+    }
+}
+
 /* Parts of parts are copied straight to their place; the concat between, which nothing else reads, is not made. */
 static void parts_of_a_concat_in_a_concat_fill_its_result(void **state)
 {
@@ -1218,6 +1242,7 @@ int main(void)
         TEST(outputs_that_are_something_else_too_are_copies),
         TEST(parts_of_a_concat_fill_its_result),
         TEST(parts_of_a_concat_in_a_concat_fill_its_result),
+        TEST(transpositions_read_what_was_cut_out),
         TEST(merged_axes_of_a_concat_fill_its_result),
         TEST(unread_parts_of_a_split_are_not_copied),
         TEST(transposed_parts_are_read_where_they_lie),
