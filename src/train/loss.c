@@ -105,9 +105,10 @@ static hyp_value_id class_numbers(hyp_builder *b, const hyp_type *x)
 }
 
 /* All 1 where none are given. */
-static hyp_value_id class_weights(hyp_builder *b, const hyp_train_options *o, const hyp_type *x, double *out_sum)
+static hyp_value_id class_weights(hyp_builder *b, const hyp_train_options *o, hyp_dim classes, hyp_dtype dtype,
+                                  double *out_sum)
 {
-    hyp_type type = {.dtype = HYP_F32, .rank = 1, .dims = {x->dims[class_axis(x)]}};
+    hyp_type type = {.dtype = HYP_F32, .rank = 1, .dims = {classes}};
     size_t bytes = (size_t)type.dims[0] * sizeof(float);
     float *weights = hyp_arena_alloc(&b->arena, bytes);
     if (!weights) return hyp_build_note(b, hyp_fail_memory(b->diag, bytes)), HYP_NO_VALUE;
@@ -116,19 +117,20 @@ static hyp_value_id class_weights(hyp_builder *b, const hyp_train_options *o, co
         weights[i] = o->class_weight_count ? o->class_weights[i] : 1;
         *out_sum += (double)weights[i];
     }
-    return hyp_build_cast(b, hyp_build_const(b, &type, weights, bytes), x->dtype);
+    return hyp_build_cast(b, hyp_build_const(b, &type, weights, bytes), dtype);
 }
 
 /* Names of what a row of logits has: its label t, whether that is ignored, and its weight k, 0 where it is. A label
  * that is no class is an error of the run: of the gather. */
-static void name_labels(hyp_builder *b, const hyp_train_options *o, hyp_scope *s, const hyp_type *x, hyp_value_id table)
+static void name_labels(hyp_builder *b, const hyp_train_options *o, hyp_scope *s, const hyp_type *x, hyp_dim classes,
+                        hyp_value_id table)
 {
     hyp_type row = *x;
     row.dims[class_axis(x)] = 1;
     hyp_scope_name(s, "t", hyp_build_reshape(b, hyp_scope_find(s, "labels"), row.rank, row.dims));
     hyp_scope_name(s, "table", table);
     hyp_scope_name(s, "none-of-them", hyp_build_scalar(b, HYP_I64, (double)o->ignore_index));
-    hyp_scope_name(s, "beyond", hyp_build_scalar(b, HYP_I64, (double)x->dims[class_axis(x)]));
+    hyp_scope_name(s, "beyond", hyp_build_scalar(b, HYP_I64, (double)classes));
     hyp_scope_name(s, "first", hyp_build_scalar(b, HYP_I64, 0));
     hyp_scope_name(s, "ignored", hyp_form_text(s, "(equal t none-of-them)"));
     hyp_scope_name(s, "class", hyp_form_text(s, "(where ignored first (where (less t first) beyond t))"));
@@ -151,24 +153,24 @@ static hyp_value_id before_widening(const hyp_builder *b, hyp_value_id x)
 /* With m the largest of a row of x and e = log sum exp(x - m), of both of which nothing overflows, log p = (x - m) - e.
  * The loss of a row is l = -log p[label], and has by x the gradient (sum q) p - q over n, q being the weights of the
  * classes in the row: k at the label, or of label smoothing. What is as large as x is read twice, and written once. */
-static void build_cross_entropy(hyp_builder *b, const hyp_train_options *o, hyp_scope *s, double scale,
+static void build_cross_entropy(hyp_builder *b, const hyp_train_options *o, hyp_scope *s, hyp_dim classes, double scale,
                                 hyp_value_id *out_loss, hyp_value_id *out_gradient)
 {
     hyp_value_id given = before_widening(b, hyp_scope_find(s, "x"));
     hyp_type x = hyp_build_type(b, hyp_scope_find(s, "x"));
     int32_t axis = class_axis(&x);
-    double smoothing = o->label_smoothing, sum = 0, classes = (double)x.dims[axis];
-    hyp_value_id weights = class_weights(b, o, &x, &sum), numbers = class_numbers(b, &x);
+    double smoothing = o->label_smoothing, sum = 0;
+    hyp_value_id weights = class_weights(b, o, classes, x.dtype, &sum), numbers = class_numbers(b, &x);
     hyp_type column = hyp_build_type(b, numbers);
     hyp_attr along = hyp_attr_of_int(axis),
              keep[] = {hyp_attr_of_dims((const hyp_dim[]){axis}, 1), hyp_attr_of_int(1)};
 #define SUM(text) hyp_build_node(b, HYP_OP_reduce_sum, keep, hyp_form_text(s, text))
-    name_labels(b, o, s, &x, weights);
-    hyp_scope_name(s, "w", hyp_build_reshape(b, weights, column.rank, column.dims));
+    name_labels(b, o, s, &x, classes, weights);
+    if (smoothing != 0) hyp_scope_name(s, "w", hyp_build_reshape(b, weights, column.rank, column.dims));
     hyp_scope_name(s, "c", numbers);
     hyp_scope_name_number(s, "kept", 1 - smoothing);
-    hyp_scope_name_number(s, "spread", smoothing / classes);
-    hyp_scope_name_number(s, "spread-sum", smoothing / classes * sum);
+    hyp_scope_name_number(s, "spread", smoothing / (double)classes);
+    hyp_scope_name_number(s, "spread-sum", smoothing / (double)classes * sum);
     hyp_scope_name_number(s, "scale", scale);
     hyp_value_id stats[2];
     hyp_build_outputs(b, HYP_OP_softmax_stats, &along, (const hyp_value_id[]){given}, 1, stats, 2);
@@ -193,8 +195,8 @@ static void build_cross_entropy(hyp_builder *b, const hyp_train_options *o, hyp_
     *out_gradient = hyp_form_text(s, gradient);
 }
 
-void hyp_loss_build(hyp_builder *b, hyp_loss_kind kind, const hyp_train_options *o, hyp_value_id x, hyp_value_id target,
-                    double scale, hyp_value_id *out_loss, hyp_value_id *out_gradient)
+void hyp_loss_build(hyp_builder *b, hyp_loss_kind kind, const hyp_train_options *o, hyp_value_id x, hyp_dim classes,
+                    hyp_value_id target, double scale, hyp_value_id *out_loss, hyp_value_id *out_gradient)
 {
     hyp_type type = hyp_build_type(b, x);
     hyp_dtype wide = hyp_dtype_wide(type.dtype);
@@ -208,7 +210,7 @@ void hyp_loss_build(hyp_builder *b, hyp_loss_kind kind, const hyp_train_options 
         build_mean(&s, "(add (mul (sub 1 t) x) (softplus (neg x)))", "(sub (sigmoid x) t)", scale, out_loss,
                    out_gradient);
     else if (kind == HYP_LOSS_CROSS_ENTROPY)
-        build_cross_entropy(b, o, &s, scale, out_loss, out_gradient);
+        build_cross_entropy(b, o, &s, classes, scale, out_loss, out_gradient);
     else
         *out_loss = hyp_scope_find(&s, "x"), *out_gradient = hyp_build_scalar(b, wide, scale);
     *out_gradient = hyp_build_fit(b, *out_gradient, &type);

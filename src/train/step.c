@@ -255,7 +255,10 @@ static hyp_status differentiate(step *s)
     hyp_value_id *lists = hyp_arena_alloc(&s->b.arena, 2 * count * sizeof *lists), *gradients = lists + count;
     if (!lists) return hyp_fail_memory(s->diag, 2 * count * sizeof *lists);
     for (size_t i = 0; i < count; i++) lists[i] = s->parameters[i].before;
-    hyp_loss_build(&s->b, s->kind, s->o, read, s->target, s->o->loss_scale != 0 ? s->o->loss_scale : 1, &s->loss,
+    const hyp_type type = hyp_build_type(&s->b, read);
+    const hyp_dim classes = s->kind == HYP_LOSS_CROSS_ENTROPY ? type.dims[type.rank > 1] : 0;
+    if (classes && s->o->loss_only) read = hyp_classes_widen(&s->b, s->o, read);
+    hyp_loss_build(&s->b, s->kind, s->o, read, classes, s->target, s->o->loss_scale != 0 ? s->o->loss_scale : 1, &s->loss,
                    &gradient);
     s->loss = hyp_build_cast(&s->b, s->loss, HYP_F32);
     HYP_TRY(s->b.status);

@@ -14,9 +14,16 @@ hyp_loss_kind hyp_loss_find(const char *name);
  * model. HYP_ERR_INVALID_ARGUMENT where no x of this type fits. */
 HYP_NODISCARD hyp_status hyp_loss_input(hyp_loss_kind kind, const hyp_graph *g, const hyp_train_options *o,
                                         const hyp_type *x, const char **out_name, hyp_type *out_type, hyp_diag *diag);
-/* The loss of x, a scalar of f32 or f64, and its gradient by x, of its type, times `scale`. */
-void hyp_loss_build(hyp_builder *b, hyp_loss_kind kind, const hyp_train_options *o, hyp_value_id x, hyp_value_id target,
-                    double scale, hyp_value_id *out_loss, hyp_value_id *out_gradient);
+/* The loss of x, a scalar of f32 or f64, and its gradient by x, of its type, times `scale`. A cross-entropy knows the first
+ * `classes` of x, which may have been widened. */
+void hyp_loss_build(hyp_builder *b, hyp_loss_kind kind, const hyp_train_options *o, hyp_value_id x, hyp_dim classes,
+                    hyp_value_id target, double scale, hyp_value_id *out_loss, hyp_value_id *out_gradient);
+
+/* ---- classes.c -------------------------------------------------------------------------------------- */
+
+/* The logits of a cross-entropy, which nothing else reads, with classes behind them that have no probability, as many as make
+ * products of 16 bits fast; the same value where they are. */
+hyp_value_id hyp_classes_widen(hyp_builder *b, const hyp_train_options *o, hyp_value_id logits);
 
 /* ---- dropout.c -------------------------------------------------------------------------------------- */
 
