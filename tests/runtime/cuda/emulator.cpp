@@ -154,6 +154,7 @@ static const entry entries[] = {
     ENTRY(pitch_16, hyp_cuda_pitch, false),
     ENTRY(pitch_32, hyp_cuda_pitch, false),
     ENTRY(gather_along, hyp_cuda_gather_along, false),
+    ENTRY(gather_nd, hyp_cuda_gather_nd, false),
     ENTRY(scatter_list, hyp_cuda_scatter, false),
     ENTRY(scatter_sort, hyp_cuda_sort, true),
     ENTRY(scatter, hyp_cuda_scatter, false),

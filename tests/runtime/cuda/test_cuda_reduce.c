@@ -198,6 +198,36 @@ static void gather_and_scatter_along_an_axis_equal_reference(void **state)
         }
 }
 
+/* Rows of x[3, 4, 5, inner] by tuples of 1 to 3 indices, -2 .. 2, of all of x or, with one or two batch axes, of parts of it. */
+static void gather_by_tuples_equals_reference(void **state)
+{
+    (void)state;
+    static const hyp_dtype types[] = {HYP_U8, HYP_I32, HYP_U64, HYP_F16, HYP_BF16, HYP_F32, HYP_F64};
+    static const int64_t inners[] = {1, 3, 8, 300};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (int64_t batch = 0; batch < 3; batch++)
+            for (int64_t width = 0; width <= 3 - batch; width++) {
+                const int64_t inner = inners[(t + (size_t)(batch + width)) % 4], x_dims[] = {3, 4, 5, inner};
+                int64_t at_dims[4], y_dims[8];
+                int at_rank = 0, y_rank = 0;
+                for (; at_rank < batch; at_rank++) at_dims[at_rank] = x_dims[at_rank];
+                at_dims[at_rank++] = t % 2 ? 7 : 1;
+                at_dims[at_rank++] = width;
+                for (; y_rank < at_rank - 1; y_rank++) y_dims[y_rank] = at_dims[y_rank];
+                for (int64_t a = batch + width; a < 4; a++) y_dims[y_rank++] = x_dims[a];
+                pb_init(&builder);
+                const uint32_t in[] = {
+                    pb_input(&builder, "x", types[t], 4, pb_consts(&builder, 4, x_dims)),
+                    pb_input(&builder, "at", t % 2 ? HYP_I64 : HYP_I32, (size_t)at_rank, pb_consts(&builder, (size_t)at_rank, at_dims))};
+                HypPlan__Call *call =
+                    pb_call(&builder, "gather-nd", 2, in,
+                            pb_output(&builder, "y", types[t], (size_t)y_rank, pb_consts(&builder, (size_t)y_rank, y_dims)));
+                pb_call_int(&builder, call, batch);
+                const int64_t two = at_rank > 2 ? at_dims[2] : 0, three = at_rank > 3 ? at_dims[3] : 0;
+                check((dims_list){{3, 4, 5, inner}, {at_dims[0], at_dims[1], two, three}}, (tolerance){0, 0});
+            }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +237,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(scatter_equals_reference_for_every_type_and_reduction),
         cmocka_unit_test(many_updates_meet_in_their_order),
         cmocka_unit_test(gather_and_scatter_along_an_axis_equal_reference),
+        cmocka_unit_test(gather_by_tuples_equals_reference),
     };
     if (!device_start(&dev, argc, argv)) return 77;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,7 @@
     X(batch_stats_f32) X(batch_stats_f64) X(batch_stats_pieces) \
     X(batch_gradient_f32) X(batch_gradient_f64) X(batch_gradient_pieces) \
     X(batch_stats_end_f32) X(batch_stats_end_f64) X(batch_gradient_end_f32) X(batch_gradient_end_f64) \
-    X(gather_along) X(scatter_list) X(scatter_sort) X(scatter) X(scatter_pieces) X(scatter_elements) \
+    X(gather_along) X(gather_nd) X(scatter_list) X(scatter_sort) X(scatter) X(scatter_pieces) X(scatter_elements) \
     X(range_f64) X(range_u64) X(random_uniform) X(prefetch) \
     X(conv_f32) X(conv_f64) X(conv_u64) X(conv_transpose_f32) X(conv_transpose_f64) X(conv_transpose_u64) \
     X(conv_weights_f32) X(conv_weights_f64) X(conv_weights_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_pieces) \
@@ -429,6 +429,16 @@ typedef struct hyp_cuda_gather_along {
     int64_t axis, axis_stride, total;
     uint32_t rank, wide_indices, size, step; /* size: of an element, as above */
 } hyp_cuda_gather_along;
+
+/* Row t of y, of inner.size pieces, is that of x that the `width` indices from index t * width on say: along axes of `dims`,
+ * whose elements are `strides` pieces apart, of the batch that has the row. */
+typedef struct hyp_cuda_gather_nd {
+    uint64_t x, indices, y, error; /* error: as above */
+    hyp_cuda_extent inner, of_batch; /* of_batch: rows */
+    int64_t batch, total;            /* pieces of x from a batch to the next; pieces of y */
+    int64_t dims[HYP_CUDA_DIMS], strides[HYP_CUDA_DIMS];
+    uint32_t width, wide_indices, size, step; /* size: of a piece, as above */
+} hyp_cuda_gather_nd;
 
 /* An update and where it goes: to y[place, pieces]. -1: its index is out of range. */
 typedef struct hyp_cuda_scattered {

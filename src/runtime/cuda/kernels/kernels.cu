@@ -493,6 +493,26 @@ __device__ __forceinline__ void gather_places(const hyp_cuda_gather_along &p)
     }
 }
 
+__device__ __forceinline__ void gather_rows(const hyp_cuda_gather_nd &p)
+{
+#pragma unroll 1
+    for (int64_t i = first_thread(); i < p.total; i += thread_count()) {
+        int64_t row = divide(i, p.inner), from = divide(row, p.of_batch) * p.batch + (i - row * p.inner.size);
+        bool found = true;
+#pragma unroll 1
+        for (uint32_t a = 0; a < p.width && found; a++) {
+            int64_t k = row * p.width + a, index = p.wide_indices ? ((const int64_t *)p.indices)[k] : ((const int32_t *)p.indices)[k];
+            int64_t at = index < 0 ? index + p.dims[a] : index;
+            found = at >= 0 && at < p.dims[a];
+            if (found)
+                from += at * p.strides[a];
+            else
+                report_index(p.error, p.step, index);
+        }
+        if (found) move(p.size, p.y, i, p.x, from);
+    }
+}
+
 } // namespace hyp_device
 
 // ---- entry points -----------------------------------------------------------------------------------------
@@ -522,6 +542,7 @@ KERNEL(pitch_32, hyp_cuda_pitch, change_pitch<uint32_t>(p))
 KERNEL(transpose, hyp_cuda_transpose, transpose_tiles(p))
 KERNEL(gather, hyp_cuda_gather, gather_elements(p))
 KERNEL(gather_along, hyp_cuda_gather_along, gather_places(p))
+KERNEL(gather_nd, hyp_cuda_gather_nd, gather_rows(p))
 
 extern "C" __global__ void fill_i64(const __grid_constant__ hyp_cuda_fill p)
 {

@@ -42,8 +42,8 @@ static hyp_status add_random_uniform(hyp_cuda_build *b, const HypPlan__Call *k, 
 
 hyp_cuda_call_fn hyp_cuda_add_all_reduce, hyp_cuda_add_attention_gradient, hyp_cuda_add_batch_norm_gradient,
     hyp_cuda_add_batch_norm_stats, hyp_cuda_add_conv, hyp_cuda_add_conv_transpose,
-    hyp_cuda_add_conv_backward_weights, hyp_cuda_add_extreme, hyp_cuda_add_gather_elements, hyp_cuda_add_linear_gradient,
-    hyp_cuda_add_norm, hyp_cuda_add_norm_gradient,
+    hyp_cuda_add_conv_backward_weights, hyp_cuda_add_extreme, hyp_cuda_add_gather_elements, hyp_cuda_add_gather_nd,
+    hyp_cuda_add_linear_gradient, hyp_cuda_add_norm, hyp_cuda_add_norm_gradient,
     hyp_cuda_add_pool, hyp_cuda_add_pool_gradient, hyp_cuda_add_recurrence, hyp_cuda_add_recurrence_gradient, hyp_cuda_add_scatter_elements,
     hyp_cuda_add_scatter_nd, hyp_cuda_add_softmax_gradient, hyp_cuda_add_softmax_stats;
 
@@ -65,6 +65,7 @@ static const struct {
     {"scatter-nd", hyp_cuda_add_scatter_nd},
     {"scatter-elements", hyp_cuda_add_scatter_elements},
     {"gather-elements", hyp_cuda_add_gather_elements},
+    {"gather-nd", hyp_cuda_add_gather_nd},
     {"softmax-stats", hyp_cuda_add_softmax_stats},
     {"reduce-max", hyp_cuda_add_extreme},
     {"reduce-min", hyp_cuda_add_extreme},

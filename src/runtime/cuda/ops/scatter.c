@@ -1,11 +1,11 @@
-/* scatter.c - elements picked by indices along an axis, and updates written, or combined, into places of a copy of the data. */
+/* scatter.c - elements and rows picked by indices, and updates written, or combined, into places of a copy of the data. */
 #include "base/dtype.h"
 #include "base/elementwise.h"
 #include "kernels/scatter.h"
 #include "runtime/cuda/ops/boxes.h"
 #include "runtime/cuda/ops/steps.h"
 
-hyp_cuda_call_fn hyp_cuda_add_gather_elements, hyp_cuda_add_scatter_elements, hyp_cuda_add_scatter_nd;
+hyp_cuda_call_fn hyp_cuda_add_gather_elements, hyp_cuda_add_gather_nd, hyp_cuda_add_scatter_elements, hyp_cuda_add_scatter_nd;
 
 enum { SORT_BITS = 8 }; /* of a place, at a time */
 
@@ -194,5 +194,33 @@ hyp_status hyp_cuda_add_gather_elements(hyp_cuda_build *b, const HypPlan__Call *
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_gather_along, x, hyp_plan_call_input(k, 0)),
                                    HYP_CUDA_SLOT(hyp_cuda_gather_along, indices, hyp_plan_call_input(k, 1)),
                                    HYP_CUDA_SLOT(hyp_cuda_gather_along, y, k->outputs[0] + 1)};
+    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
+}
+
+hyp_status hyp_cuda_add_gather_nd(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *y = &c->out[0];
+    const uint32_t size = (uint32_t)hyp_dtype_size(y->dtype);
+    hyp_gather_nd g;
+    HYP_TRY(hyp_kernel_read_gather_nd(c, &g));
+    if (y->count == 0) return HYP_OK;
+    hyp_cuda_gather_nd args = {.width = (uint32_t)g.width, .wide_indices = c->in[1].dtype == HYP_I64, .step = b->step};
+    args.size = hyp_cuda_widest((uint64_t)g.inner * size);
+    const int64_t piece = args.size / size; /* elements */
+    args.inner = hyp_cuda_extent_of(g.inner / piece);
+    args.of_batch = hyp_cuda_extent_of(g.of_batch);
+    args.batch = g.batch / piece;
+    args.total = y->count / piece;
+    for (int32_t a = 0; a < g.width; a++) {
+        args.dims[a] = x->dims[g.first + a];
+        args.strides[a] = g.strides[g.first + a] / piece;
+    }
+    HYP_TRY(hyp_cuda_need_report(b));
+    args.error = b->session->error_at;
+    hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_gather_nd};
+    hyp_cuda_spread(b->session->model->device, args.total, &grid);
+    const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_gather_nd, x, hyp_plan_call_input(k, 0)),
+                                   HYP_CUDA_SLOT(hyp_cuda_gather_nd, indices, hyp_plan_call_input(k, 1)),
+                                   HYP_CUDA_SLOT(hyp_cuda_gather_nd, y, k->outputs[0] + 1)};
     return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
 }
