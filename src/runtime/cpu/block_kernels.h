@@ -200,14 +200,19 @@ static __attribute__((noinline)) void block_instr(const hyp_block_instr *in, flo
 
 /* ---- rows ------------------------------------------------------------------------------------------------- */
 
+/* These by halves: a chain would wait for each lane. There is no NaN in v. */
 static float lanes_max(vf v)
 {
-    float m = v[0];
-    for (int i = 1; i < W; i++) m = v[i] > m ? v[i] : m;
-    return m;
+    float m[W];
+    store(m, v);
+    UNROLL
+    for (int half = W / 2; half > 0; half /= 2) {
+        UNROLL
+        for (int i = 0; i < half; i++) m[i] = m[i + half] > m[i] ? m[i + half] : m[i];
+    }
+    return m[0];
 }
 
-/* By halves: a chain of additions would wait for each. */
 static float lanes_sum(vf v)
 {
     float s[W];

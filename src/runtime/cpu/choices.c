@@ -273,17 +273,27 @@ static void offer_matmul(asked *a)
     put_matmul(a);
 }
 
+/* Ours makes panels of k and v, which takes as long for a single row as for many; oneDNN takes as long to begin a product of a small
+ * matrix as of a large one, and longer for keys that do not fill vectors. */
 static void offer_attention(asked *a)
 {
-#ifdef HYP_HAVE_ONEDNN
     const HypPlan__Attention *s = a->step->attention;
-    bool f32 = hyp_tensor_dtype(a->model->plan->program, s->q->tensor) == HYP_F32;
-    bool work =
-        a->values[s->rows] > 0 && a->values[s->keys] > 0 && a->values[s->width] > 0 && a->values[s->columns] > 0;
-    for (size_t i = 0; i < s->n_batch; i++) work = work && a->values[s->batch[i]] > 0;
+    bool f32 = hyp_tensor_dtype(a->model->plan->program, s->q->tensor) == HYP_F32, work = true;
+    const int64_t sizes[] = {a->values[s->rows], a->values[s->keys], a->values[s->width], a->values[s->columns]};
+    double matrices = 1, packing_rate = 5e9;
+    for (size_t i = 0; i < 4; i++) work = work && sizes[i] > 0;
+    for (size_t i = 0; i < s->n_batch; i++) matrices *= (double)a->values[s->batch[i]];
+    work = work && matrices > 0;
+    double packing = matrices * (double)sizes[1] * (double)(sizes[2] + sizes[3]) / packing_rate;
+    hyp_choice_offer(a->choice, "own", HYP_CPU_OWN, a->alone + packing, f32 ? NULL : "it is for f32");
+#ifdef HYP_HAVE_ONEDNN
+    enum { SCORES = 1 << 16, FEWEST = 32 }; /* as dnnl_attention.c divides rows */
+    static const double block_seconds = 1.4e-6;
+    double block = fmax(FEWEST, SCORES / fmax(1, (double)sizes[1])), blocks = matrices * ceil((double)sizes[0] / block);
+    double ragged = sizes[1] % a->model->device->kernels->width ? 1.25 : 1;
     /* oneDNN 3.7 takes such a product for one of a matrix and a vector, and its rows for dense where they are not. */
-    bool single = a->values[s->keys] == 1 || a->values[s->columns] == 1;
-    hyp_choice_offer(a->choice, "oneDNN by blocks of rows", HYP_CPU_ONEDNN, call_seconds + a->alone,
+    bool single = sizes[1] == 1 || sizes[3] == 1;
+    hyp_choice_offer(a->choice, "oneDNN by blocks of rows", HYP_CPU_ONEDNN, ragged * a->alone + blocks * block_seconds,
                      !f32        ? "it is for f32"
                      : s->more_k ? "the keys are in two parts"
                      : single    ? "there is a single key or column"

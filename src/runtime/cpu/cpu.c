@@ -255,8 +255,12 @@ static hyp_status make_fast(hyp_cpu_model *model, uint32_t step, const int64_t *
     case HYP_PLAN__STEP__KERNEL_LINEAR: return hyp_cpu_prepare_linear(model, step, values, form, op, diag);
 #ifdef HYP_HAVE_ONEDNN
     case HYP_PLAN__STEP__KERNEL_MATMUL: return hyp_dnnl_prepare_matmul(model, op->step->matmul, values, op, diag);
-    case HYP_PLAN__STEP__KERNEL_ATTENTION: return hyp_dnnl_prepare_attention(model, values, op, diag);
 #endif
+    case HYP_PLAN__STEP__KERNEL_ATTENTION:
+#ifdef HYP_HAVE_ONEDNN
+        if (form == HYP_CPU_ONEDNN) return hyp_dnnl_prepare_attention(model, values, op, diag);
+#endif
+        return hyp_cpu_prepare_attention(model, values, op, diag);
     case HYP_PLAN__STEP__KERNEL_POINTWISE: return hyp_cpu_prepare_pointwise(model, values, op, diag);
     case HYP_PLAN__STEP__KERNEL_REDUCE: return hyp_cpu_prepare_reduce(model, values, channels_last, op, diag);
     case HYP_PLAN__STEP__KERNEL_COPY:

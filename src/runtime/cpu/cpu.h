@@ -213,6 +213,9 @@ HYP_NODISCARD hyp_status hyp_cpu_prepare_random(hyp_cpu_model *model, uint32_t s
 /* norm.c: layer-norm and rms-norm. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_norm(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                               const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
+/* attention.c: attention in f32. */
+HYP_NODISCARD hyp_status hyp_cpu_prepare_attention(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
+                                                   hyp_diag *diag);
 /* attention_gradient.c */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_attention_gradient(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                             const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);

@@ -5,24 +5,27 @@
 /* A NaN loses every comparison, so it is not the maximum, but it reaches the sum and so every result. */
 static void softmax_row(const float *x, float *y, int64_t n)
 {
-    vf most = splat(-INFINITY), sum = {0};
+    vf most = splat(-INFINITY), sum = {0}, tail = most;
     int64_t whole = n / W * W, rest = n - whole;
     for (int64_t i = 0; i < whole; i += W) {
         vf v = load(x + i);
         most = choose(v > most, v, most);
     }
-    vf tail = load_some(x + whole, rest, -INFINITY);
+    if (rest) tail = load_some(x + whole, rest, -INFINITY);
     vf top = splat(lanes_max(choose(tail > most, tail, most)));
     for (int64_t i = 0; i < whole; i += W) {
         vf e = vexp(load(x + i) - top);
         store(y + i, e);
         sum += e;
     }
-    tail = vexp(tail - top);
-    for (int64_t i = rest; i < W; i++) tail[i] = 0;
-    vf share = splat(1.0f / lanes_sum(sum + tail)); /* to multiply takes a fraction of the time of a division */
+    if (rest) {
+        tail = vexp(tail - top);
+        for (int64_t i = rest; i < W; i++) tail[i] = 0;
+        sum += tail;
+    }
+    vf share = splat(1.0f / lanes_sum(sum)); /* to multiply takes a fraction of the time of a division */
     for (int64_t i = 0; i < whole; i += W) store(y + i, load(y + i) * share);
-    store_some(y + whole, tail * share, rest);
+    if (rest) store_some(y + whole, tail * share, rest);
 }
 
 /* Up to W neighbouring columns at once. */
