@@ -5,7 +5,6 @@
 #include "base/dtype.h"
 #include "c99/writer.h"
 #include "kernels/recurrent.h"
-#include "kernels/scatter.h"
 
 typedef hyp_status put_call(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_call_arguments *a);
 
@@ -271,112 +270,6 @@ static hyp_status put_extremum(hyp_c99_writer *w, const HypPlan__Call *s, const 
     return HYP_OK;
 }
 
-/* ---- by indices ------------------------------------------------------------------------------------- */
-
-static void put_longs(hyp_c99_writer *w, const char *name, const int64_t *list, int64_t count)
-{
-    hyp_strbuf_printf(&w->body, "        static const long %s[] = {", name);
-    for (int64_t i = 0; i < count; i++) hyp_strbuf_printf(&w->body, "%s%" PRId64, i ? ", " : "", list[i]);
-    hyp_strbuf_puts(&w->body, count ? "};\n" : "0};\n");
-}
-
-static hyp_status put_gather_elements(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_call_arguments *a)
-{
-    const hyp_array *x = &a->in[0], *indices = &a->in[1];
-    int64_t strides[HYP_MAX_RANK];
-    hyp_c99_nest n = {.rank = (size_t)indices->rank};
-    int32_t axis;
-    HYP_TRY(hyp_kernel_read_gather_elements(&a->call, &axis));
-    hyp_array_strides(x, strides);
-    for (int32_t i = 0; i < indices->rank; i++) {
-        n.extents[i] = indices->dims[i];
-        n.strides[1][i] = i == axis ? 0 : strides[i];
-    }
-    hyp_c99_nest_lane(&n, NULL, NULL, 0);
-    n.lanes = 2;
-    hyp_c99_nest_merge(&n);
-    hyp_c99_begin(w);
-    hyp_c99_pointer(w, "x", hyp_plan_call_input(s, 0), true);
-    hyp_c99_pointer(w, "indices", hyp_plan_call_input(s, 1), true);
-    hyp_c99_pointer(w, "y", s->outputs[0] + 1, false);
-    hyp_c99_nest_loops(w, &n, "i", 0);
-    hyp_strbuf_puts(&w->body, "        {\n            const long to = ");
-    hyp_c99_nest_index(w, &n, 0, "i");
-    hyp_strbuf_printf(&w->body,
-                      ";\n            const int64_t at = (int64_t)indices[to] + (indices[to] < 0 ? %" PRId64
-                      " : 0);\n            if (at < 0 || at >= %" PRId64 ") ",
-                      x->dims[axis], x->dims[axis]);
-    hyp_c99_fail(w);
-    hyp_strbuf_puts(&w->body, "            y[to] = x[");
-    hyp_c99_nest_index(w, &n, 1, "i");
-    hyp_strbuf_printf(&w->body, " + (long)at * %" PRId64 "];\n        }\n", strides[axis]);
-    hyp_c99_end(w);
-    return HYP_OK;
-}
-
-static hyp_status put_gather_nd(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_call_arguments *a)
-{
-    const hyp_array *x = &a->in[0], *indices = &a->in[1], *y = &a->out[0];
-    int64_t strides[HYP_MAX_RANK], first = a->attrs[0].i, batches = 1, tuples = 1;
-    int64_t width = indices->rank ? indices->dims[indices->rank - 1] : 0;
-    if (x->rank < 1 || indices->rank < 1 || first < 0 || first >= indices->rank || width > x->rank - first)
-        return hyp_kernel_fail(&a->call, "the indices do not fit the data");
-    hyp_array_strides(x, strides);
-    for (int32_t i = 0; i + 1 < indices->rank; i++) tuples *= indices->dims[i];
-    for (int64_t i = 0; i < first; i++) batches *= x->dims[i];
-    int64_t inner = first + width > 0 ? strides[first + width - 1] : x->count;
-    if (tuples * inner != y->count || tuples % batches) return hyp_kernel_fail(&a->call, "the result is of another size");
-    hyp_c99_begin(w);
-    hyp_c99_pointer(w, "x", hyp_plan_call_input(s, 0), true);
-    hyp_c99_pointer(w, "indices", hyp_plan_call_input(s, 1), true);
-    hyp_c99_pointer(w, "y", s->outputs[0] + 1, false);
-    put_longs(w, "dims", x->dims + first, width);
-    put_longs(w, "strides", strides + first, width);
-    hyp_strbuf_printf(&w->body,
-                      "        for (long t = 0; t < %" PRId64 "; t++) {\n"
-                      "            long from = t / %" PRId64 " * %" PRId64 ";\n"
-                      "            for (long k = 0; k < %" PRId64 "; k++) {\n"
-                      "                int64_t at = (int64_t)indices[t * %" PRId64 " + k];\n"
-                      "                if (at < 0) at += dims[k];\n                if (at < 0 || at >= dims[k]) ",
-                      tuples, tuples / batches, first ? strides[first - 1] : 0, width, width);
-    hyp_c99_fail(w);
-    hyp_strbuf_printf(&w->body,
-                      "                from += (long)at * strides[k];\n            }\n"
-                      "            for (long i = 0; i < %" PRId64 "; i++) y[t * %" PRId64 " + i] = x[from + i];\n"
-                      "        }\n",
-                      inner, inner);
-    hyp_c99_end(w);
-    return HYP_OK;
-}
-
-static hyp_status put_one_hot(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_call_arguments *a)
-{
-    const hyp_array *indices = &a->in[0], *y = &a->out[0];
-    int64_t outer, depth, inner;
-    int32_t axis;
-    HYP_TRY(hyp_kernel_axis(&a->call, a->attrs[0].i, y->rank, &axis));
-    hyp_array_split(y, axis, &outer, &depth, &inner);
-    if (hyp_array_is_float(indices)) w->lacks = "has indices that are floats";
-    if (outer * inner != indices->count || a->in[1].count != 2)
-        return hyp_kernel_fail(&a->call, "the shapes do not fit each other");
-    hyp_c99_begin(w);
-    hyp_c99_pointer(w, "indices", hyp_plan_call_input(s, 0), true);
-    hyp_c99_pointer(w, "values", hyp_plan_call_input(s, 1), true);
-    hyp_c99_pointer(w, "y", s->outputs[0] + 1, false);
-    hyp_c99_long(w, "depth", depth);
-    hyp_c99_long(w, "inner", inner);
-    hyp_strbuf_printf(&w->body,
-                      "        for (long i = 0; i < %" PRId64 "; i++) y[i] = values[0];\n"
-                      "        for (long i = 0; i < %" PRId64 "; i++) {\n"
-                      "            const int64_t at = (int64_t)indices[i] + (indices[i] < 0 ? depth : 0);\n"
-                      "            if (at < 0 || at >= depth) continue;\n"
-                      "            y[(i / inner * depth + (long)at) * inner + i %% inner] = values[1];\n"
-                      "        }\n",
-                      y->count, indices->count);
-    hyp_c99_end(w);
-    return HYP_OK;
-}
-
 /* ---- by position ------------------------------------------------------------------------------------ */
 
 static hyp_status put_range(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_call_arguments *a)
@@ -444,12 +337,25 @@ static const struct {
     {"reduce-max", put_extremum},
     {"reduce-min", put_extremum},
     {"reduce-prod", put_extremum},
-    {"gather-elements", put_gather_elements},
-    {"gather-nd", put_gather_nd},
-    {"one-hot", put_one_hot},
+    {"gather-elements", hyp_c99_gather_elements},
+    {"gather-nd", hyp_c99_gather_nd},
+    {"one-hot", hyp_c99_one_hot},
+    {"scatter-elements", hyp_c99_scatter_elements},
+    {"scatter-nd", hyp_c99_scatter_nd},
+    {"resize", hyp_c99_resize},
+    {"grid-sample", hyp_c99_grid_sample},
     {"range", put_range},
     {"trilu", put_trilu},
 };
+
+/* What a weight has; NULL: it is none. Only read. */
+static void *weight_data(const hyp_c99_writer *w, uint32_t tensor)
+{
+    uint32_t root = hyp_plan_root(w->p, tensor);
+    if (w->p->tensors[root]->place != HYP_PLAN__PLACE__PLACE_WEIGHT) return NULL;
+    const uint8_t *data = hyp_plan_weight(w->plan, root);
+    return data ? (void *)(uintptr_t)(data + hyp_plan_first_byte(w->p, tensor)) : NULL;
+}
 
 hyp_status hyp_c99_call(hyp_c99_writer *w, const HypPlan__Call *s, hyp_diag *diag)
 {
@@ -457,6 +363,8 @@ hyp_status hyp_c99_call(hyp_c99_writer *w, const HypPlan__Call *s, hyp_diag *dia
     hyp_call_arguments a;
     HYP_TRY(hyp_plan_call_kernel(w->p, s, &kernel, diag));
     hyp_plan_call_arguments(w->p, s, w->values, diag, &a);
+    for (size_t i = 0; i < s->n_inputs_plus1; i++)
+        if (s->inputs_plus1[i]) a.in[i].data = weight_data(w, s->inputs_plus1[i] - 1);
     for (size_t i = 0; i < s->n_inputs_plus1 + s->n_outputs; i++) {
         const hyp_array *x = i < s->n_inputs_plus1 ? &a.in[i] : &a.out[i - s->n_inputs_plus1];
         if (x->dtype != HYP_DTYPE_NONE && x->count == 0 && !w->lacks) w->lacks = "has a tensor of no elements";

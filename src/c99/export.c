@@ -40,6 +40,12 @@ static hyp_status look_at_program(const HypPlan__Program *p, hyp_diag *diag)
     return HYP_OK;
 }
 
+/* Scales and regions of a resize are looked at while the file is written, which has tables of what they say. */
+static bool reads_one(const HypPlan__Step *s)
+{
+    return s->kernel_case == HYP_PLAN__STEP__KERNEL_CALL && strcmp(s->call->kernel, "resize") == 0;
+}
+
 /* Notes why there is no C for the step, if one of its tensors is of a type that C lacks. */
 static hyp_status look_at_types(hyp_c99_writer *w, const HypPlan__Step *s, hyp_diag *diag)
 {
@@ -47,6 +53,7 @@ static hyp_status look_at_types(hyp_c99_writer *w, const HypPlan__Step *s, hyp_d
     uint32_t *list = hyp_calloc(reads + writes + 1, sizeof *list);
     if (!list) return hyp_fail_memory(diag, (reads + writes) * sizeof *list);
     hyp_plan_step_reads(s, list, reads);
+    if (reads_one(s)) reads = 1;
     hyp_plan_step_writes(s, list + reads, writes);
     for (size_t i = 0; i < reads + writes; i++) {
         static const char *const lacking[] = {

@@ -41,33 +41,105 @@ static bool has_form(hyp_c99_writer *w, const hyp_call_arguments *a, const hyp_w
     return !w->lacks;
 }
 
-hyp_status hyp_c99_conv(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_call_arguments *a)
+/* ---- convolutions ----------------------------------------------------------------------------------- */
+
+static void put_operands(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_conv *v)
 {
-    hyp_conv v;
-    HYP_TRY(hyp_kernel_read_conv(&a->call, false, &v));
-    if (!has_form(w, a, &v.window)) return HYP_OK;
-    bool apart =
-        v.in_channels == 1 && v.out_channels < 4; /* few products of each channel: patches cost more than they save */
-    hyp_c99_begin(w);
-    put_window(w, &v.window);
-    hyp_strbuf_printf(&w->body, "        const struct %s s = {%" PRId64 ", %" PRId64 ", ",
-                      apart ? "hyp_depthwise" : "hyp_conv", v.batch, v.group);
-    if (!apart) hyp_strbuf_printf(&w->body, "%" PRId64 ", ", v.in_channels);
-    hyp_strbuf_printf(&w->body, "%" PRId64, v.out_channels);
     for (size_t i = 0; i < 4; i++) hyp_c99_operand(w, hyp_plan_call_input(s, i));
-    hyp_strbuf_printf(&w->body, ", %d, ", v.act);
-    hyp_c99_float(&w->body, v.p);
+    hyp_strbuf_printf(&w->body, ", %d, ", v->act);
+    hyp_c99_float(&w->body, v->p);
     hyp_c99_operand(w, s->outputs[0] + 1);
-    hyp_strbuf_puts(&w->body, apart ? "};\n        hyp_convolve_channels(&s, &w);\n"
-                                    : "};\n        hyp_convolve(&s, &w, work->room);\n");
-    hyp_c99_end(w);
-    hyp_c99_want_act(w, v.act);
-    hyp_c99_want(w, apart ? "depthwise" : "conv");
+}
+
+/* How library/depthwise.c lays out a channel; axes that the window lacks have one element. */
+typedef struct layout {
+    int64_t stride[3], phase[3], dilation[3], kernel[3], out[3];
+    int64_t floats, sums; /* of the channel with its padding, of the results */
+} layout;
+
+/* False where the padding would be most of it, or the window is large. */
+static bool lay_out(const hyp_window *s, layout *l)
+{
+    enum { WINDOW = 1024, LITTLE = 4096, RUN = 32 /* HYP_RUN there */ };
+    l->floats = l->sums = 1;
+    if (s->kernel_count > WINDOW) return false;
+    for (int a = 0; a < 3; a++) {
+        int at = a + s->n - 3;
+        bool there = at >= 0;
+        int64_t size = there ? s->before[at] + s->in[at] : 1;
+        l->stride[a] = there ? s->stride[at] : 1;
+        l->dilation[a] = there ? s->dilation[at] : 1;
+        l->kernel[a] = there ? s->kernel[at] : 1;
+        l->out[a] = there ? s->out[at] : 1;
+        int64_t reach = (l->out[a] - 1) * l->stride[a] + (l->kernel[a] - 1) * l->dilation[a] + 1;
+        if (reach > size) size = reach;
+        l->phase[a] = (size + l->stride[a] - 1) / l->stride[a];
+        if (!hyp_mul_i64(l->floats, l->stride[a] * l->phase[a], &l->floats)) return false;
+        l->sums = a ? (l->sums - 1) * l->phase[a] + l->out[a] : l->out[a];
+    }
+    if (l->floats / 4 > s->in_count + LITTLE) return false;
+    l->floats += RUN + (l->sums + RUN - 1) / RUN * RUN;
+    return true;
+}
+
+/* Where each element of the window is for the first result. */
+static void put_places(hyp_c99_writer *w, const layout *l, int64_t count)
+{
+    hyp_strbuf_puts(&w->body, "        static const long place[] = {");
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t k[3] = {i / (l->kernel[1] * l->kernel[2]), i / l->kernel[2] % l->kernel[1], i % l->kernel[2]};
+        int64_t number = 0, at = 0;
+        for (int a = 0; a < 3; a++) {
+            number = number * l->stride[a] + k[a] * l->dilation[a] % l->stride[a];
+            at = at * l->phase[a] + k[a] * l->dilation[a] / l->stride[a];
+        }
+        hyp_strbuf_printf(&w->body, "%s%" PRId64, i ? ", " : "", number * l->phase[0] * l->phase[1] * l->phase[2] + at);
+    }
+    hyp_strbuf_puts(&w->body, "};\n");
+}
+
+static void put_channels(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_conv *v, const layout *l)
+{
+    put_places(w, l, v->window.kernel_count);
+    hyp_strbuf_printf(&w->body, "        const struct hyp_depthwise s = {%" PRId64 ", %" PRId64 ", %" PRId64, v->batch, v->group,
+                      v->out_channels);
+    put_operands(w, s, v);
+    hyp_strbuf_printf(&w->body, ",\n            {%" PRId64 ", %" PRId64 ", %" PRId64 "}, %" PRId64 ", place};\n", l->phase[0],
+                      l->phase[1], l->phase[2], l->sums);
+    hyp_strbuf_puts(&w->body, "        hyp_convolve_channels(&s, &w, work->room);\n");
+    hyp_c99_want(w, "depthwise");
+    hyp_c99_want_room(w, (size_t)l->floats, 1);
+}
+
+static void put_conv(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_conv *v)
+{
     int64_t depth;
-    if (apart || hyp_mul_i64(v.in_channels, v.window.kernel_count, &depth))
-        hyp_c99_want_room(w, apart ? 0 : (size_t)depth, HYP_C99_PANEL);
+    hyp_strbuf_printf(&w->body, "        const struct hyp_conv s = {%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64, v->batch,
+                      v->group, v->in_channels, v->out_channels);
+    put_operands(w, s, v);
+    hyp_strbuf_puts(&w->body, "};\n        hyp_convolve(&s, &w, work->room);\n");
+    hyp_c99_want(w, "conv");
+    if (hyp_mul_i64(v->in_channels, v->window.kernel_count, &depth))
+        hyp_c99_want_room(w, (size_t)depth, HYP_C99_PANEL);
     else
         w->lacks = "is too large";
+}
+
+hyp_status hyp_c99_conv(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_call_arguments *a)
+{
+    enum { FEW = 4 }; /* results of a channel: patches of it, which more of them share, cost more than they save */
+    hyp_conv v;
+    layout l;
+    HYP_TRY(hyp_kernel_read_conv(&a->call, false, &v));
+    if (!has_form(w, a, &v.window)) return HYP_OK;
+    hyp_c99_begin(w);
+    put_window(w, &v.window);
+    if (v.in_channels == 1 && v.out_channels < FEW && lay_out(&v.window, &l))
+        put_channels(w, s, &v, &l);
+    else
+        put_conv(w, s, &v);
+    hyp_c99_end(w);
+    hyp_c99_want_act(w, v.act);
     return HYP_OK;
 }
 

@@ -112,6 +112,15 @@ HYP_NODISCARD hyp_status hyp_c99_conv_transpose(hyp_c99_writer *w, const HypPlan
 HYP_NODISCARD hyp_status hyp_c99_pool(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_call_arguments *a);
 HYP_NODISCARD hyp_status hyp_c99_max_pool_places(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_call_arguments *a);
 
+/* By indices: indices.c. Images: images.c. A status as above. */
+HYP_NODISCARD hyp_status hyp_c99_gather_elements(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_call_arguments *a);
+HYP_NODISCARD hyp_status hyp_c99_gather_nd(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_call_arguments *a);
+HYP_NODISCARD hyp_status hyp_c99_one_hot(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_call_arguments *a);
+HYP_NODISCARD hyp_status hyp_c99_scatter_elements(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_call_arguments *a);
+HYP_NODISCARD hyp_status hyp_c99_scatter_nd(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_call_arguments *a);
+HYP_NODISCARD hyp_status hyp_c99_resize(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_call_arguments *a);
+HYP_NODISCARD hyp_status hyp_c99_grid_sample(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_call_arguments *a);
+
 /* ---- file.c: what was written and the weights, to files --------------------------------------------- */
 
 typedef struct hyp_c99_output {

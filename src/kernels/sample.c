@@ -6,18 +6,7 @@
 
 hyp_kernel_fn hyp_kernel_grid_sample, hyp_kernel_affine_grid, hyp_kernel_roi_align;
 
-typedef enum padding { ZEROS, BORDER, REFLECTION } padding;
-
-enum { MAX_AXES = 3, MAX_NEIGHBOURS = 64 /* of 4 along each axis */ };
-
-/* What a call to grid-sample is about along each axis of space. */
-typedef struct sampler {
-    int32_t axes;
-    int64_t dims[MAX_AXES], strides[MAX_AXES]; /* of the image */
-    padding padding;
-    bool align_corners;
-    int taps; /* neighbours along an axis: 1, 2 or 4 */
-} sampler;
+enum { MAX_AXES = HYP_SAMPLE_AXES, MAX_NEIGHBOURS = 64 /* of 4 along each axis */ };
 
 /* The places and weights of the neighbours of one sample, along each axis; -1: there is nothing, which is 0. */
 typedef struct neighbours {
@@ -37,17 +26,17 @@ static double reflect(double x, double low, double high)
 }
 
 /* An index on its way into the image. */
-static int64_t inside(const sampler *s, double i, int64_t size)
+static int64_t inside(const hyp_sampler *s, double i, int64_t size)
 {
-    if (s->padding == ZEROS) return i >= 0 && i < (double)size ? (int64_t)i : -1;
-    if (s->padding == REFLECTION)
+    if (s->padding == HYP_SAMPLE_ZEROS) return i >= 0 && i < (double)size ? (int64_t)i : -1;
+    if (s->padding == HYP_SAMPLE_REFLECTION)
         i = s->align_corners ? reflect(i, 0, (double)size - 1) : reflect(i, -0.5, (double)size - 0.5);
     return (int64_t)fmin(fmax(i, 0), (double)size - 1);
 }
 
 /* The coordinate is from -1 to 1 over the image. One outside of it moves inside as a whole; with cubic weights each
  * neighbour does for itself, as in PyTorch and onnxruntime. */
-static void find_neighbours(const sampler *s, int32_t axis, double coordinate, neighbours *out)
+static void find_neighbours(const hyp_sampler *s, int32_t axis, double coordinate, neighbours *out)
 {
     static const double far = 1e9, a = -0.75;
     int64_t size = s->dims[axis];
@@ -55,8 +44,8 @@ static void find_neighbours(const sampler *s, int32_t axis, double coordinate, n
     double low = s->align_corners ? 0 : -0.5, high = n - 1 - low;
     x = isnan(x) ? -far : fmin(fmax(x, -far), far);
     if (s->taps == 1) x = rint(x);
-    if (s->taps < 4 && s->padding == BORDER && (x < low || x > high)) x = fmin(fmax(x, 0), n - 1);
-    if (s->taps < 4 && s->padding == REFLECTION) x = reflect(x, low, high);
+    if (s->taps < 4 && s->padding == HYP_SAMPLE_BORDER && (x < low || x > high)) x = fmin(fmax(x, 0), n - 1);
+    if (s->taps < 4 && s->padding == HYP_SAMPLE_REFLECTION) x = reflect(x, low, high);
     double first = floor(x), r = x - first, *w = out->weights[axis];
     if (s->taps == 1) {
         w[0] = 1;
@@ -75,7 +64,7 @@ static void find_neighbours(const sampler *s, int32_t axis, double coordinate, n
 }
 
 /* All combinations of neighbours that are there: offsets into an image and weights. */
-static int list_neighbours(const sampler *s, const neighbours *n, int64_t *offsets, double *weights)
+static int list_neighbours(const hyp_sampler *s, const neighbours *n, int64_t *offsets, double *weights)
 {
     int combinations = 1, count = 0;
     for (int32_t a = 0; a < s->axes; a++) combinations *= s->taps;
@@ -95,46 +84,55 @@ static int list_neighbours(const sampler *s, const neighbours *n, int64_t *offse
     return count;
 }
 
-static void read_modes(const hyp_kernel_call *c, sampler *s)
+static void read_modes(const hyp_kernel_call *c, hyp_sampler *s)
 {
     const char *mode = c->attrs[0].sym, *beyond = c->attrs[1].sym;
     s->taps = strcmp(mode, "nearest") == 0 ? 1 : strcmp(mode, "linear") == 0 ? 2 : 4;
-    s->padding = strcmp(beyond, "zeros") == 0 ? ZEROS : strcmp(beyond, "border") == 0 ? BORDER : REFLECTION;
+    s->padding = strcmp(beyond, "zeros") == 0    ? HYP_SAMPLE_ZEROS
+                 : strcmp(beyond, "border") == 0 ? HYP_SAMPLE_BORDER
+                                                 : HYP_SAMPLE_REFLECTION;
     s->align_corners = c->attrs[2].i != 0;
+}
+
+hyp_status hyp_kernel_read_grid_sample(const hyp_kernel_call *c, hyp_sampler *s)
+{
+    const hyp_array *x = &c->in[0], *grid = &c->in[1], *y = &c->out[0];
+    int64_t strides[HYP_MAX_RANK], dims[HYP_MAX_RANK];
+    *s = (hyp_sampler){.axes = x->rank - 2, .image = 1, .places = 1};
+    if (s->axes < 1 || s->axes > MAX_AXES || grid->rank != x->rank || grid->dims[grid->rank - 1] != s->axes ||
+        grid->dims[0] != x->dims[0] || y->dtype != x->dtype || !hyp_array_is_float(x) || !hyp_array_is_float(grid))
+        return hyp_kernel_fail(c, "the grid does not fit the images");
+    hyp_array_strides(x, strides);
+    memcpy(dims, x->dims, sizeof dims);
+    for (int32_t a = 0; a < s->axes; a++) {
+        s->dims[a] = x->dims[a + 2];
+        s->strides[a] = strides[a + 2];
+        s->image *= s->dims[a];
+        s->places *= dims[a + 2] = grid->dims[a + 1];
+    }
+    HYP_TRY(hyp_kernel_want_shape(c, y, x->rank, dims, "the result"));
+    read_modes(c, s);
+    return y->count > 0 && s->image == 0 ? hyp_kernel_fail(c, "the images are empty") : HYP_OK;
 }
 
 hyp_status hyp_kernel_grid_sample(const hyp_kernel_call *c)
 {
     const hyp_array *x = &c->in[0], *grid = &c->in[1], *y = &c->out[0];
-    sampler s = {.axes = x->rank - 2};
-    int64_t strides[HYP_MAX_RANK], dims[HYP_MAX_RANK], places = 1, image = 1;
-    if (s.axes < 1 || s.axes > MAX_AXES || grid->rank != x->rank || grid->dims[grid->rank - 1] != s.axes ||
-        grid->dims[0] != x->dims[0] || y->dtype != x->dtype || !hyp_array_is_float(x) || !hyp_array_is_float(grid))
-        return hyp_kernel_fail(c, "the grid does not fit the images");
-    hyp_array_strides(x, strides);
-    memcpy(dims, x->dims, sizeof dims);
-    for (int32_t a = 0; a < s.axes; a++) {
-        s.dims[a] = x->dims[a + 2];
-        s.strides[a] = strides[a + 2];
-        image *= s.dims[a];
-        places *= dims[a + 2] = grid->dims[a + 1];
-    }
-    HYP_TRY(hyp_kernel_want_shape(c, y, x->rank, dims, "the result"));
-    read_modes(c, &s);
+    hyp_sampler s;
+    HYP_TRY(hyp_kernel_read_grid_sample(c, &s));
     if (y->count == 0) return HYP_OK;
-    if (image == 0) return hyp_kernel_fail(c, "the images are empty");
     for (int64_t batch = 0; batch < x->dims[0]; batch++)
-        for (int64_t p = 0; p < places; p++) {
+        for (int64_t p = 0; p < s.places; p++) {
             neighbours n;
             int64_t offsets[MAX_NEIGHBOURS];
             double weights[MAX_NEIGHBOURS];
-            int64_t at = (batch * places + p) * s.axes; /* coordinates are those of the last axis first */
+            int64_t at = (batch * s.places + p) * s.axes; /* coordinates are those of the last axis first */
             for (int32_t a = 0; a < s.axes; a++) find_neighbours(&s, a, hyp_array_f64(grid, at + s.axes - 1 - a), &n);
             int count = list_neighbours(&s, &n, offsets, weights);
             for (int64_t ch = batch * x->dims[1]; ch < (batch + 1) * x->dims[1]; ch++) {
                 double sum = 0;
-                for (int i = 0; i < count; i++) sum += weights[i] * hyp_array_f64(x, ch * image + offsets[i]);
-                hyp_array_set_f64(y, ch * places + p, sum);
+                for (int i = 0; i < count; i++) sum += weights[i] * hyp_array_f64(x, ch * s.image + offsets[i]);
+                hyp_array_set_f64(y, ch * s.places + p, sum);
             }
         }
     return HYP_OK;

@@ -171,6 +171,20 @@ def check_convolutions():
         one("ConvTranspose", {"x": x}, attrs, {"w": normal(*w), "b": normal(w[1] * attrs.get("group", 1))})
 
 
+def check_channels():
+    """Convolutions of each channel by itself: strides and gaps, which part what lies together; more than one result of a channel;
+    windows that are wider than what there is; axes."""
+    for x, w, attrs in (([2, 5, 14, 13], (5, 1, 3, 3), {"pads": [1] * 4}), ([1, 5, 14, 13], (5, 1, 3, 3), {"pads": [1] * 4, "strides": [2, 2]}),
+                        ([1, 3, 7, 7], (6, 1, 3, 3), {"pads": [0, 1, 2, 0], "strides": [2, 1]}), ([1, 3, 11, 40], (9, 1, 5, 4), {"dilations": [2, 3]}),
+                        ([1, 3, 20, 19], (3, 1, 3, 3), {"dilations": [2, 2], "strides": [3, 2], "pads": [4, 2, 1, 5]}),
+                        ([2, 4, 50], (8, 1, 7), {"pads": [3, 3], "strides": [3]}), ([1, 2, 5, 6, 7], (2, 1, 3, 2, 3), {"pads": [1] * 6, "strides": [2, 1, 2]}),
+                        ([1, 2, 3, 2], (2, 1, 5, 6), {"pads": [3] * 4}), ([1, 2, 9, 1], (2, 1, 2, 1), {"strides": [5, 1]}),
+                        ([1, 2, 1, 70], (2, 1, 1, 33), {"pads": [0, 16, 0, 16]}), ([1, 2, 3, 3], (2, 1, 2, 2), {"pads": [60] * 4}),
+                        ([1, 2, 40, 40], (2, 1, 34, 33), {})):
+        one("Conv", {"x": x}, {**attrs, "group": x[1]}, {"w": normal(*w), "b": normal(w[0])})
+        one("Conv", {"x": x}, {**attrs, "group": x[1]}, {"w": normal(*w)})
+
+
 def check_pools():
     for op in ("MaxPool", "AveragePool", "LpPool"):
         for x, attrs in (([2, 3, 9, 8], {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1]}), ([1, 2, 17], {"kernel_shape": [4]}),
@@ -248,6 +262,49 @@ def check_indices():
     one("ReduceSum", {"x": (I64, [3, 4, 5])}, {}, {"a": np.array([0, 2])}, types={"y": I64})
 
 
+def check_scatters():
+    x = {"x": [4, 6, 5]}
+    made, library = one("ScatterElements", {**x, "i": (I64, [3, 4, 5]), "u": [3, 4, 5]}, {"axis": 1}, low=-6, high=6, alone=True, opset=18)
+    for bad in (6, -7, 2 ** 40):
+        made.call(library, [normal(4, 6, 5), np.full((3, 4, 5), bad), normal(3, 4, 5)], code=1)
+    made, library = one("ScatterND", {**x, "i": (I64, [7, 2]), "u": [7, 5]}, {}, low=-4, high=4, alone=True, opset=18)
+    made.call(library, [normal(4, 6, 5), np.full((7, 2), -5), normal(7, 5)], code=1)
+    for reduction in ("none", "add", "mul", "min", "max"):
+        for axis in (0, -1):
+            one("ScatterElements", {**x, "i": (I32, [3, 9 if axis == 1 else 4, 5]), "u": [3, 4, 5]}, {"axis": axis, "reduction": reduction}, low=-4, high=4,
+                opset=18, special=reduction != "add")
+        integers = {"x": (I64, [4, 3]), "i": (I64, [9, 3]), "u": (I64, [9, 3])}
+        one("ScatterElements", integers, {"reduction": reduction}, types={"y": I64}, low=-4, high=4, opset=18)
+        for width, shape in ((1, [6, 6, 5]), (3, [6])):
+            one("ScatterND", {**x, "i": (I64, [6, width]), "u": shape}, {"reduction": reduction}, low=-4, high=4, opset=18)
+        one("ScatterND", {"x": (U8, [5, 3]), "i": (I64, [2, 4, 1]), "u": (U8, [2, 4, 3])}, {"reduction": reduction}, types={"y": U8}, low=0, high=5, opset=18)
+
+
+def check_images():
+    x = {"x": [2, 3, 6, 5]}
+    modes = [{"mode": m, "coordinate_transformation_mode": c, "nearest_mode": n} for m, c, n in (
+        ("nearest", "half_pixel", "round_prefer_floor"), ("nearest", "asymmetric", "floor"), ("nearest", "align_corners", "ceil"),
+        ("linear", "half_pixel", "floor"), ("linear", "align_corners", "floor"), ("linear", "pytorch_half_pixel", "floor"),
+        ("cubic", "half_pixel", "floor"), ("cubic", "asymmetric", "floor"))]
+    for attrs in modes:
+        for scales in ([1, 1, 2, 3], [1, 1, 0.5, 1.7], [1, 1, 1, 2], [1, 2, 0.7, 2.5]):
+            one("Resize", x, attrs, {"r": np.zeros(0, np.float32), "s": np.array(scales, np.float32)}, names=["x", "", "s"], opset=18)
+    for mode in ("linear", "cubic"):
+        one("Resize", x, {"mode": mode, "antialias": 1}, {"z": np.array([2, 3, 3, 2])}, names=["x", "", "", "z"], opset=18)
+        one("Resize", x, {"mode": mode, "exclude_outside": int(mode == "cubic")}, {"z": np.array([2, 3, 9, 9])}, names=["x", "", "", "z"], opset=18)
+    for mode in ("nearest", "linear"):
+        crop = {"mode": mode, "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 7.5}
+        one("Resize", x, crop, {"r": np.array([0, 0, 0.4, -0.2, 1, 1, 1.3, 0.8], np.float32), "z": np.array([2, 3, 7, 4])}, names=["x", "r", "", "z"], opset=18)
+    one("Resize", {"x": (U8, [1, 2, 4, 4])}, {"mode": "nearest"}, {"s": np.array([1, 1, 2, 1.5], np.float32)}, names=["x", "", "s"], types={"y": U8}, opset=18)
+    one("Upsample", x, {"mode": "linear"}, {"s": np.array([1, 1, 2, 2], np.float32)}, opset=9)
+    for mode in ("nearest", "linear", "cubic"):
+        for padding in ("zeros", "border", "reflection"):
+            for corners in (0, 1):
+                one("GridSample", {"x": [2, 3, 4, 5], "g": [2, 3, 7, 2]}, {"mode": mode, "padding_mode": padding, "align_corners": corners}, opset=20,
+                    special=mode == "linear")
+    one("GridSample", {"x": [1, 2, 3, 4, 5], "g": [1, 2, 3, 2, 3]}, {"mode": "linear"}, opset=20)
+
+
 def check_integers():
     two = {"x": (I64, [4, 6]), "z": (I64, [4, 6])}
     for op in ("Add", "Sub", "Mul", "Div", "Mod", "Min", "Max", "Pow"):
@@ -313,10 +370,11 @@ def check_refusals():
     nodes = [("NonZero", ["x"], ["n"]), ("Cast", ["x"], ["h"], {"to": TensorProto.DOUBLE}), ("Exp", ["h"], ["e"])]
     refused(save("sizes", {"x": [2, 3]}, {"n": (I64, None)}, nodes[:1]), says="there is no C for outputs of which the data decide how large they are")
     refused(save("doubles", {"x": [2, 3]}, {"e": (TensorProto.DOUBLE, None)}, nodes[1:]), says="'e' is of f64, which C99 has not")
-    several = [("Det", ["a"], ["p"]), ("GridSample", ["x", "g"], ["s"]), ("RoiAlign", ["x", "r", "i"], ["t"], {"output_height": 2, "output_width": 2})]
-    shapes = {"x": [1, 2, 4, 4], "g": [1, 3, 3, 2], "r": [2, 4], "i": (I64, [2])}
-    done = refused(save("several", shapes, {"s": [1, 2, 3, 3], "t": (TensorProto.FLOAT, None)}, several[1:]), says="there is no C for step ")
-    assert "grid-sample;" in done and "roi-align" in done, done
+    several = [("AffineGrid", ["a", "z"], ["s"]), ("RoiAlign", ["x", "r", "i"], ["t"], {"output_height": 2, "output_width": 2})]
+    shapes = {"x": [1, 2, 4, 4], "a": [1, 2, 3], "r": [2, 4], "i": (I64, [2])}
+    path = save("several", shapes, {"s": [1, 3, 3, 2], "t": (TensorProto.FLOAT, None)}, several, {"z": np.array([1, 2, 3, 3])}, opset=20)
+    done = refused(path, says="there is no C for step ")
+    assert "affine-grid;" in done and "roi-align" in done, done
     run("hypatiac", DIGITS, "-o", "digits.bin", "-q", "--dim", "batch=1")
     for name in ("1x", "for", "a b"):
         run("hypatia", "export-c", "digits.bin", "-o", "d.c", "--name", name, code=2, says=f"'{name}' is no name of a function in C")
@@ -354,8 +412,8 @@ def main():
         os.chdir(folder)
         shutil.copy(DIGITS, "digits.onnx")
         check("digits.onnx", "--dim", "batch=2")
-        for part in (check_functions, check_operators, check_products, check_movement, check_convolutions, check_pools, check_norms, check_recurrences,
-                     check_indices, check_integers, check_attention, check_views, check_names, check_refusals):
+        for part in (check_functions, check_operators, check_products, check_movement, check_convolutions, check_channels, check_pools, check_norms, check_recurrences,
+                     check_indices, check_scatters, check_images, check_integers, check_attention, check_views, check_names, check_refusals):
             if not sys.argv[1:] or sys.argv[1] in part.__name__:
                 part()
                 settle()
