@@ -75,6 +75,31 @@ typedef struct backoff {
     size_t times[RULES], until[RULES], rules, asked;
 } backoff;
 
+/* A class that loses its name and gets it back, because it has many users, while a row that uses it is moved. */
+static void names_that_come_back_leave_nothing_behind(void **state)
+{
+    (void)state;
+    hyp_egraph *eg = new_graph(false, NULL);
+    size_t users, before;
+    char text[64];
+    hyp_class_id old = term(eg, "old"), heavy = term(eg, "heavy"), out;
+    term(eg, "a"), term(eg, "x");
+    for (int i = 0; i < 600; i++) {
+        snprintf(text, sizeof text, "(f heavy y%d)", i);
+        term(eg, text);
+    }
+    term(eg, "(g x heavy)"), term(eg, "(three x heavy x heavy)");
+    must(hyp_egraph_rebuild(eg, &diag));
+    must(hyp_egraph_class_users(eg, heavy, &out, 1, &before, &diag)); /* by an index, which rebuilds then follow */
+    unite(eg, "a", "x");
+    must(hyp_egraph_union(eg, old, heavy, NULL, NULL, &diag));
+    rebuild_and_check(eg);
+    assert_int_equal(hyp_egraph_find(eg, old), heavy); /* it has kept its name */
+    must(hyp_egraph_class_users(eg, heavy, &out, 1, &users, &diag));
+    assert_int_equal(users, before);
+    hyp_egraph_destroy(eg);
+}
+
 static size_t take_turn(hyp_egraph *eg, const hyp_rule_turn *turn, void *user)
 {
     backoff *b = user;
@@ -530,7 +555,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(schedulers_end_idle_runs),      cmocka_unit_test(hooks_come_before_iterations),
         cmocka_unit_test(rules_may_be_functions),        cmocka_unit_test(functions_meet_each_match_once),
         cmocka_unit_test(rules_in_c_are_looked_at),      cmocka_unit_test(costs_may_see_children),
-        cmocka_unit_test(costs_of_terms_only_grow),
+        cmocka_unit_test(costs_of_terms_only_grow),      cmocka_unit_test(names_that_come_back_leave_nothing_behind),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

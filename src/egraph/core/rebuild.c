@@ -270,6 +270,14 @@ static void rename_class(hyp_egraph *eg, uint32_t *loser)
     *loser = gone;
 }
 
+/* Decides it for the unions from *named on: before anything names the winner, so that no child leaves a class and comes
+ * back, which the lists of the index would hold twice. */
+static void choose_names(hyp_egraph *eg, size_t *named)
+{
+    for (; *named < eg->pending.len; ++*named)
+        if (outweighs(eg, eg->pending.data[*named])) rename_class(eg, &eg->pending.data[*named]);
+}
+
 /* Gives the rows of `loser` to the class `root`. */
 static hyp_status move_members(hyp_egraph *eg, uint32_t loser, uint32_t root, hyp_diag *diag)
 {
@@ -285,7 +293,7 @@ static hyp_status move_members(hyp_egraph *eg, uint32_t loser, uint32_t root, hy
 }
 
 /* Brings the rows that use `loser` up to date. */
-static hyp_status move_uses(hyp_egraph *eg, uint32_t loser, hyp_diag *diag)
+static hyp_status move_uses(hyp_egraph *eg, uint32_t loser, size_t *named, hyp_diag *diag)
 {
     uint32_t slot;
     for (hyp_cursor at = hyp_uses_of(eg, loser); (slot = hyp_next_use(eg, &at)) != HYP_NONE;) {
@@ -299,6 +307,7 @@ static hyp_status move_uses(hyp_egraph *eg, uint32_t loser, hyp_diag *diag)
             if (hyp_moved(eg, kids[j])) hyp_index_add_use(eg, hyp_eg_find(eg, kids[j]), hyp_row_slot(eg, row, j));
         hyp_index_spoil(eg, row);
         rekey(eg, row);
+        choose_names(eg, named);
     }
     return HYP_OK;
 }
@@ -345,18 +354,19 @@ static bool is_little(const hyp_egraph *eg)
 static hyp_status follow(hyp_egraph *eg, failure *f, hyp_diag *diag)
 {
     HYP_TRY(hyp_index_sync(eg, diag));
-    size_t done = 0;
+    size_t done = 0, named = 0;
     hyp_status status = HYP_OK;
+    choose_names(eg, &named);
     for (; done < eg->pending.len; done++) { /* grows on the way */
-        if (outweighs(eg, eg->pending.data[done])) rename_class(eg, &eg->pending.data[done]);
         uint32_t loser = eg->pending.data[done], root = hyp_eg_find(eg, loser);
         if (eg->analysis.merge) status = join_facts(eg, root, hyp_fact(eg, loser), f, diag);
-        if (status == HYP_OK) status = move_uses(eg, loser, diag);
+        if (status == HYP_OK) status = move_uses(eg, loser, &named, diag);
         if (status == HYP_OK) status = move_members(eg, loser, root, diag);
         if (status != HYP_OK) break;
         hyp_eg_settle_class(eg, loser);
     }
-    /* After a failure the next rebuild begins with the class that was being moved. */
+    /* After a failure the next rebuild begins with the class that was being moved, and chooses names anew. */
+    eg->index.ready = eg->index.ready && status == HYP_OK;
     if (done) memmove(eg->pending.data, eg->pending.data + done, (eg->pending.len - done) * sizeof *eg->pending.data);
     eg->pending.len -= done;
     return status;
