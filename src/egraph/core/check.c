@@ -24,6 +24,7 @@ static hyp_status check_classes(hyp_egraph *eg, hyp_diag *diag)
         live++;
         if (eg->rows[i].home != root) return broken(diag, "an e-node is not at home in its class", i);
         if (hyp_moved(eg, i)) return broken(diag, "a class is marked as moved", i);
+        if (root > i && !eg->names_are_young) return broken(diag, "an e-node is older than the name of its class", i);
         if (i < eg->linked && eg->stamp[i] > eg->epoch) return broken(diag, "an e-node is from the future", i);
     }
     if (live != eg->live_count) return broken(diag, "the count of e-nodes is wrong", eg->live_count);
@@ -42,6 +43,8 @@ static hyp_status check_table(hyp_egraph *eg, hyp_diag *diag)
         for (uint32_t j = 0; j < n; j++)
             if (kids[j] >= eg->row_count || eg->parent[kids[j]] != kids[j])
                 return broken(diag, "a child of an e-node is not canonical", i);
+            else if (kids[j] > i && !eg->names_are_young)
+                return broken(diag, "an e-node is older than the name of a child", i);
         uint32_t found = hyp_eg_lookup(eg, hyp_row_op(eg, i), kids);
         if (found == HYP_NONE) return broken(diag, "an e-node is not in the hash-cons", i);
         if (found != i) return broken(diag, "two e-nodes are congruent", i);

@@ -190,48 +190,81 @@ static hyp_status remake_facts(hyp_egraph *eg, failure *f, hyp_diag *diag)
 
 /* ---- much has changed: go through all rows -------------------------------------------------------- */
 
-/* Brings the rows up to date that name a moved class. Children are mostly older than what uses them, so one sweep in
- * order of age repairs most of what its own unions break. Rows are met some time after their slots were asked
+/* Whether a live row names a moved class in a child slot; with `narrow`, no row has more than two. */
+static inline bool needs_key(const hyp_egraph *eg, const hyp_row *r, bool narrow)
+{
+    if (narrow) /* HYP_NONE fills what is not there */
+        return (r->kid[0] != HYP_NONE && hyp_moved(eg, r->kid[0])) || (r->kid[1] != HYP_NONE && hyp_moved(eg, r->kid[1]));
+    uint32_t n = eg->ops.data[r->op].arity;
+    return names_moved(eg, n <= 2 ? r->kid : eg->pool + r->kid[0], n);
+}
+
+/* Has the slot brought near that a row of at most two children will ask for. */
+static inline void ask_slot(hyp_egraph *eg, const hyp_row *r)
+{
+    uint32_t n = eg->ops.data[r->op].arity;
+    if (n > 2) return;
+    uint32_t now[2] = {hyp_eg_now(eg, r->kid[0]), n > 1 ? hyp_eg_now(eg, r->kid[1]) : HYP_NONE};
+    __builtin_prefetch(&eg->slots[hyp_table_hash(r->op, now, n) & (eg->slot_count - 1)], 1);
+}
+
+/* Brings the rows of [first, *end) up to date that name a moved class, and after a union of its own all that follow.
+ * Children are mostly older than what uses them, so one sweep in order of age repairs most of what its own unions break:
+ * rows from the new *end on were looked at after the last of them. Rows are met some time after their slots were asked
  * for. */
-static hyp_status sweep_once(hyp_egraph *eg, hyp_diag *diag)
+static inline hyp_status sweep_once(hyp_egraph *eg, uint32_t first, uint32_t *end, bool narrow, hyp_diag *diag)
 {
     enum { AHEAD = 16 };
-    uint32_t waiting[AHEAD];
+    uint32_t waiting[AHEAD], last = *end;
     size_t count = 0, done = 0;
-    for (uint32_t row = 0; row < eg->row_count || done < count; row++) {
-        if (row < eg->row_count) {
-            const hyp_row *r = &eg->rows[row];
+    *end = 0;
+    for (uint32_t row = first; row < last || done < count;) {
+        if (row < last) {
+            hyp_row *r = &eg->rows[row++];
             if (r->op & HYP_ROW_DEAD) continue;
-            uint32_t n = eg->ops.data[r->op].arity;
             if (hyp_moved(eg, r->home)) {
-                HYP_TRY(touch(eg, row, diag));
-                eg->rows[row].home = hyp_eg_find(eg, r->home);
+                HYP_TRY(touch(eg, row - 1, diag));
+                r->home = hyp_eg_find(eg, r->home);
             }
-            if (!names_moved(eg, n <= 2 ? r->kid : eg->pool + r->kid[0], n)) continue;
-            if (n <= 2) {
-                uint32_t now[2] = {hyp_eg_now(eg, r->kid[0]), n > 1 ? hyp_eg_now(eg, r->kid[1]) : HYP_NONE};
-                __builtin_prefetch(&eg->slots[hyp_table_hash(r->op, now, n) & (eg->slot_count - 1)], 1);
-            }
-            waiting[count++ % AHEAD] = row;
+            if (!needs_key(eg, r, narrow)) continue;
+            ask_slot(eg, r);
+            waiting[count++ % AHEAD] = row - 1;
             if (count - done < AHEAD) continue;
         }
         uint32_t met = waiting[done++ % AHEAD];
+        size_t lost = eg->pending.len;
         if (hyp_row_dead(eg, met)) continue; /* since it was asked for */
         HYP_TRY(reserve_rekey(eg, diag));
         HYP_TRY(touch(eg, met, diag));
         if (is_outdated(eg, met)) HYP_TRY(push_remake(eg, met, diag));
         rekey(eg, met);
+        if (eg->pending.len == lost) continue;
+        *end = row;
+        last = (uint32_t)eg->row_count;
     }
     return HYP_OK;
+}
+
+/* The first row that may name one of the classes that lost a union, from the `from`th on. A class is named by its oldest
+ * row, and what uses it is younger, unless names were given otherwise. */
+static uint32_t first_to_sweep(const hyp_egraph *eg, size_t from)
+{
+    uint32_t first = HYP_NONE;
+    if (eg->names_are_young) return 0;
+    for (size_t i = from; i < eg->pending.len; i++)
+        if (eg->pending.data[i] < first) first = eg->pending.data[i];
+    return first;
 }
 
 static hyp_status sweep(hyp_egraph *eg, failure *f, hyp_diag *diag)
 {
     eg->index.ready = false;
     eg->index.sweeps++;
+    uint32_t end = (uint32_t)eg->row_count;
     for (size_t before = 0; before < eg->pending.len;) {
+        uint32_t first = first_to_sweep(eg, before);
         before = eg->pending.len;
-        HYP_TRY(sweep_once(eg, diag));
+        HYP_TRY(eg->pool_len ? sweep_once(eg, first, &end, false, diag) : sweep_once(eg, first, &end, true, diag));
     }
     for (size_t i = 0; i < eg->pending.len && eg->analysis.merge; i++) {
         uint32_t loser = eg->pending.data[i];
@@ -265,6 +298,7 @@ static void rename_class(hyp_egraph *eg, uint32_t *loser)
 {
     uint32_t kept = *loser, gone = hyp_eg_find(eg, kept);
     eg->parent[gone] = eg->parent[kept] = kept;
+    eg->names_are_young = true;
     hyp_eg_settle_class(eg, kept);
     hyp_eg_unsettle_class(eg, gone);
     *loser = gone;

@@ -104,6 +104,7 @@ struct hyp_egraph {
     hyp_index index;
 
     HYP_VEC(uint32_t) pending; /* classes that lost a union and that live rows may still name */
+    bool names_are_young; /* rows may be older than the names of classes that they are in or use; for good, once one is */
     uint32_t epoch;
     uint64_t version; /* counts changes: new rows, unions, facts */
 

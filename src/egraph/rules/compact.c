@@ -40,6 +40,7 @@ static void name_classes(const renumbering *r)
         if (hyp_row_dead(eg, i) || r->classes[c] != HYP_NONE) continue;
         bool stays = c < r->floor || !hyp_row_dead(eg, c);
         r->classes[c] = r->rows[stays ? c : i];
+        eg->names_are_young = eg->names_are_young || !stays;
         if (eg->analysis.data_size && !stays) memcpy(hyp_fact(eg, i), hyp_fact(eg, c), eg->analysis.data_size);
     }
     for (uint32_t i = 0; i < eg->row_count; i++) r->classes[i] = r->classes[hyp_eg_find(eg, i)];

@@ -207,6 +207,7 @@ hyp_status hyp_egraph_copy(hyp_egraph *eg, hyp_ruleset *const *rulesets, size_t 
         hyp_egraph_destroy(copy);
         return status;
     }
+    copy->names_are_young = eg->names_are_young;
     /* The copy makes its index anew, and so does the one that it is like: then both meet matches in one order. */
     eg->index.ready = false;
     eg->index.seen = 0;
