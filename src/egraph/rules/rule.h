@@ -215,12 +215,12 @@ typedef struct hyp_search {
     hyp_status (*tick)(void *user, hyp_diag *diag); /* every few thousand candidates: time, cancelling */
     void *user;
     hyp_diag *diag;
-    uint32_t *match;  /* the one being built: reg_count classes, left_nodes rows, and one place more */
-    uint32_t *buffer; /* HYP_MATCH_BATCH matches */
+    uint32_t *match; /* the one being built: reg_count classes, left_nodes rows, and one place more */
+    uint32_t *buffer; /* HYP_MATCH_BATCH matches; behind both there is room for HYP_MATCH_COPY words */
     size_t buffered, ticks;
 } hyp_search;
 
-enum { HYP_MATCH_BATCH = 128 };
+enum { HYP_MATCH_BATCH = 128, HYP_MATCH_COPY = 4 }; /* matches are copied by so many words: room for more lies behind */
 static inline uint32_t hyp_match_words(const hyp_rule *rule) { return rule->reg_count + rule->match_rows; }
 
 /* Finds what is new since rule->since, and notes in *out_grounds (ground_count) the classes to remember

@@ -31,14 +31,16 @@ typedef struct batch {
     bool one_by_one;        /* there is no room for all: each row asks for its own */
     bool is_bare;           /* there is room for all, and a new row is nothing but a row */
     bool asks;              /* somebody is asked before classes are united */
+    bool some_are_out;      /* is_out is worth asking: there are questions, or an analysis that refuses */
     bool asked;             /* the late roots' keys are set, as of before the unions */
+    size_t lost;            /* unions when they were set */
     row_keys *keys;
     hyp_refusal *refusal;
     hyp_diag *diag;
 } batch;
 
 /* Whether a match is not built, or not any further. */
-static inline bool is_out(const batch *b, size_t i) { return b->outcomes[i] >= HYP_APPLIED_FORBIDDEN; }
+static inline bool is_out(const batch *b, size_t i) { return b->some_are_out && b->outcomes[i] >= HYP_APPLIED_FORBIDDEN; }
 
 static inline uint32_t *right_of(const batch *b, size_t i) { return b->right + i * b->rule->right_nodes; }
 
@@ -57,16 +59,44 @@ static inline uint32_t canonical(const batch *b, size_t i, uint32_t arg)
     return arg & HYP_ARG_BUILT ? class_of(b->eg, id) : hyp_eg_find(b->eg, id);
 }
 
-static inline void set_key(batch *b, const hyp_build *build, size_t i)
+static inline void set_hash(batch *b, const hyp_build *build, size_t i)
 {
-    uint32_t *kid = b->keys->kid[i], n = build->count;
-    kid[0] = n > 0 ? canonical(b, i, build->arg[0]) : HYP_NONE;
-    kid[1] = n > 1 ? canonical(b, i, build->arg[1]) : HYP_NONE;
+    const uint32_t *kid = b->keys->kid[i], n = build->count;
     uint32_t hash = n == 2   ? hyp_table_hash(build->op, kid, 2) /* each a loop of known length */
                     : n == 1 ? hyp_table_hash(build->op, kid, 1)
                              : hyp_table_hash(build->op, kid, 0);
     b->keys->hash[i] = hash;
     b->keys->slot[i] = hash & (b->eg->slot_count - 1);
+}
+
+static inline void set_key(batch *b, const hyp_build *build, size_t i)
+{
+    for (uint32_t j = 0; j < 2; j++) b->keys->kid[i][j] = j < build->count ? canonical(b, i, build->arg[j]) : HYP_NONE;
+    set_hash(b, build, i);
+}
+
+/* Child j of a plain e-node for all matches. */
+static void set_kids(batch *b, const hyp_build *build, uint32_t j)
+{
+    hyp_egraph *eg = b->eg;
+    uint32_t (*kid)[2] = b->keys->kid;
+    if (j >= build->count) {
+        for (size_t i = b->first; i < b->end; i++) kid[i][j] = HYP_NONE;
+        return;
+    }
+    uint32_t arg = build->arg[j];
+    bool right = arg & HYP_ARG_RIGHT;
+    size_t words = right ? b->rule->right_nodes : b->words;
+    const uint32_t *from = right ? b->right + (arg & HYP_ARG_INDEX) : b->matches + arg;
+    if (!right) {
+        for (size_t i = b->first; i < b->end; i++) kid[i][j] = hyp_eg_now(eg, from[i * words]);
+    } else if (arg & HYP_ARG_BUILT) {
+        for (size_t i = b->first; i < b->end; i++)
+            if (!is_out(b, i)) kid[i][j] = class_of(eg, from[i * words]);
+    } else {
+        for (size_t i = b->first; i < b->end; i++)
+            if (!is_out(b, i)) kid[i][j] = hyp_eg_find(eg, from[i * words]);
+    }
 }
 
 /* ---- e-nodes ------------------------------------------------------------------------------------ */
@@ -164,20 +194,25 @@ static uint32_t record(const batch *b, size_t i, uint32_t action)
 /* Sets the keys of a plain e-node of all matches, and has what will be met brought near. */
 static void ask(batch *b, const hyp_build *build)
 {
-    hyp_egraph *eg = b->eg;
+    const hyp_egraph *eg = b->eg;
+    const hyp_slot *slots = eg->slots;
     size_t mask = eg->slot_count - 1;
+    set_kids(b, build, 0);
+    set_kids(b, build, 1);
     for (size_t i = b->first; i < b->end; i++) {
         if (is_out(b, i)) continue;
-        set_key(b, build, i);
-        __builtin_prefetch(&eg->slots[b->keys->slot[i]], 1);
+        set_hash(b, build, i);
+        __builtin_prefetch(&slots[b->keys->slot[i]], 1);
     }
     for (size_t i = b->first; i < b->end; i++) {
         if (is_out(b, i)) continue;
         size_t at = b->keys->slot[i];
-        while (eg->slots[at].row != HYP_NONE && eg->slots[at].tag != b->keys->hash[i]) at = (at + 1) & mask;
-        if (eg->slots[at].row != HYP_NONE) __builtin_prefetch(&eg->rows[eg->slots[at].row]);
+        uint32_t hash = b->keys->hash[i];
+        while (slots[at].row != HYP_NONE && slots[at].tag != hash) at = (at + 1) & mask;
+        if (slots[at].row != HYP_NONE) __builtin_prefetch(&eg->rows[slots[at].row]);
         b->keys->slot[i] = at;
     }
+    b->lost = eg->pending.len;
 }
 
 /* An application that means nothing is refused, and what it has made names it; the run goes on. */
@@ -210,7 +245,8 @@ static inline hyp_status build_root(batch *b, const hyp_action *action, size_t i
     const hyp_build *build = &action->late;
     if (!build->plain) return meet_any(b, build, i, into, out);
     bool stale = !b->asked;
-    for (uint32_t j = 0; j < build->count; j++) stale = stale || hyp_moved(b->eg, b->keys->kid[i][j]);
+    for (uint32_t j = 0; j < build->count && b->eg->pending.len > b->lost; j++)
+        stale = stale || hyp_moved(b->eg, b->keys->kid[i][j]);
     if (stale) set_key(b, build, i);
     return meet(b, build, i, into, out);
 }
@@ -306,7 +342,7 @@ static inline hyp_status unite_silently(batch *b, const hyp_action *action, size
     const hyp_build *build = &action->late;
     const uint32_t *kid = b->keys->kid[i];
     uint32_t left = hyp_eg_now(eg, b->matches[i * b->words + action->root->reg]);
-    for (uint32_t j = 0; j < build->count; j++) {
+    for (uint32_t j = 0; j < build->count && eg->pending.len > b->lost; j++) {
         if (!hyp_moved(eg, kid[j])) continue;
         set_key(b, build, i);
         break;
@@ -436,6 +472,7 @@ hyp_status hyp_apply_batch(hyp_applier *ap, uint32_t rule_index, const uint32_t 
     b.diag = diag;
     *out_done = 0;
     bool questions = rule->cond || rule->calls || ap->rules->may_unite;
+    b.some_are_out = questions || hyp_eg_analysed(ap->eg) || ap->eg->sorts;
     HYP_TRY(make_room(&b, count));
     memset(keys.grew, 0, count * sizeof *keys.grew);
     for (size_t i = 0; i < count; i++) {

@@ -120,7 +120,8 @@ hyp_status hyp_collect_all(struct hyp_ruleset *rules, uint32_t rule_index, hyp_p
     hyp_rule *rule = &rules->rules.data[rule_index];
     size_t words = hyp_match_words(rule) + rule->left_nodes + 1;
     gathering g = {.applier = {.eg = eg, .rules = rules}, .rule_index = rule_index, .parts = parts};
-    uint32_t *room = hyp_malloc((words * (HYP_MATCH_BATCH + 1) + rule->ground_count) * sizeof *room);
+    size_t end = words * (HYP_MATCH_BATCH + 1) + HYP_MATCH_COPY;
+    uint32_t *room = hyp_malloc((end + rule->ground_count) * sizeof *room);
     if (!room) return hyp_fail_memory(diag, words * HYP_MATCH_BATCH * sizeof *room);
     hyp_search s = {.eg = eg,
                     .rule = rule,
@@ -133,7 +134,7 @@ hyp_status hyp_collect_all(struct hyp_ruleset *rules, uint32_t rule_index, hyp_p
     uint32_t since = rule->since;
     rule->since = 0;
     parts->words.len = 0;
-    hyp_status status = hyp_match(&s, room + words * (HYP_MATCH_BATCH + 1));
+    hyp_status status = hyp_match(&s, room + end);
     rule->since = since;
     hyp_applier_dispose(&g.applier);
     hyp_free(room);

@@ -88,12 +88,12 @@ static hyp_status search(hyp_search *s, caller *c, hyp_diag *diag)
     HYP_TRY(hyp_eg_link(eg, diag));
     HYP_TRY(hyp_index_sync(eg, diag));
     size_t words = rule->reg_count + rule->left_nodes + 1;
-    uint32_t *room =
-        hyp_malloc((words + HYP_MATCH_BATCH * words + rule->ground_count + rule->variable_count) * sizeof *room);
-    if (!room) return hyp_fail_memory(diag, HYP_MATCH_BATCH * words * sizeof *room);
+    size_t end = words * (HYP_MATCH_BATCH + 1) + HYP_MATCH_COPY;
+    uint32_t *room = hyp_malloc((end + rule->ground_count + rule->variable_count) * sizeof *room);
+    if (!room) return hyp_fail_memory(diag, end * sizeof *room);
     s->match = room;
     s->buffer = s->match + words;
-    uint32_t *grounds = s->buffer + HYP_MATCH_BATCH * words;
+    uint32_t *grounds = room + end;
     c->variables = grounds + rule->ground_count;
     s->row_limit = (uint32_t)eg->row_count;
     rule->since = 0;

@@ -21,7 +21,7 @@ static hyp_status flush(hyp_search *s)
 static inline hyp_status emit(hyp_search *s)
 {
     uint32_t words = hyp_match_words(s->rule), *to = s->buffer + s->buffered * words;
-    for (uint32_t w = 0; w < words; w++) to[w] = s->match[w];
+    for (uint32_t w = 0; w < words; w += HYP_MATCH_COPY) memcpy(to + w, s->match + w, HYP_MATCH_COPY * sizeof *to);
     return ++s->buffered == HYP_MATCH_BATCH ? flush(s) : HYP_OK;
 }
 

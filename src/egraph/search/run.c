@@ -101,7 +101,7 @@ static hyp_status note_refusals(runner *r, size_t count, const hyp_refusal *firs
 static hyp_status apply_matches(runner *r, uint32_t rule, const uint32_t *matches, size_t count, hyp_outcome *outcomes,
                                 size_t *out_done, hyp_diag *diag)
 {
-    size_t left = r->options.max_matches ? r->options.max_matches - r->applied : count, refused = 0;
+    size_t left = r->options.max_matches ? r->options.max_matches - r->applied : count;
     hyp_refusal first;
     hyp_diag said;
     first.match = SIZE_MAX;
@@ -110,12 +110,11 @@ static hyp_status apply_matches(runner *r, uint32_t rule, const uint32_t *matche
     if (left == 0) return stop_with(r, HYP_STOP_MATCHES, diag);
     if (count > left) count = left;
     hyp_status status = hyp_apply_batch(&r->applier, rule, matches, count, outcomes, out_done, &first, &said);
-    for (size_t i = 0; i < *out_done; i++) {
-        refused += outcomes[i] == HYP_APPLIED_REFUSED;
-        r->applications += outcomes[i] == HYP_APPLIED_CHANGE;
-        r->applied += outcomes[i] <= HYP_APPLIED_FORBIDDEN;
-    }
-    HYP_TRY(note_refusals(r, refused, &first, diag));
+    size_t outcome[HYP_APPLIED_REFUSED + 1] = {0};
+    for (size_t i = 0; i < *out_done; i++) outcome[outcomes[i]]++;
+    r->applications += outcome[HYP_APPLIED_CHANGE];
+    r->applied += outcome[HYP_APPLIED_NOTHING] + outcome[HYP_APPLIED_CHANGE] + outcome[HYP_APPLIED_FORBIDDEN];
+    HYP_TRY(note_refusals(r, outcome[HYP_APPLIED_REFUSED], &first, diag));
     if (status == HYP_ERR_LIMIT && r->eg->limit_hit != HYP_STOP_SATURATED) return stop_with(r, r->eg->limit_hit, diag);
     return status == HYP_OK ? HYP_OK : hyp_fail(diag, status, "%s", said.message);
 }
@@ -478,15 +477,15 @@ static hyp_status saturate(runner *r, hyp_diag *diag)
 
 static hyp_status make_buffers(runner *r, hyp_diag *diag)
 {
-    size_t words = 1, grounds = 1;
+    size_t words = 1, grounds = 1, more = HYP_MATCH_COPY;
     for (size_t i = 0; i < r->rules->rules.len; i++) {
         hyp_rule *rule = &r->rules->rules.data[i];
         rule->times_banned = rule->banned_until = 0;
         if (rule->reg_count + rule->left_nodes + 1 > words) words = rule->reg_count + rule->left_nodes + 1;
         if (rule->ground_count > grounds) grounds = rule->ground_count;
     }
-    r->search.match = hyp_malloc(words * sizeof(uint32_t));
-    r->search.buffer = hyp_malloc(HYP_MATCH_BATCH * words * sizeof(uint32_t));
+    r->search.match = hyp_malloc((words + more) * sizeof(uint32_t));
+    r->search.buffer = hyp_malloc((HYP_MATCH_BATCH * words + more) * sizeof(uint32_t));
     r->grounds = hyp_malloc(grounds * sizeof(uint32_t));
     r->report->rules = hyp_calloc(r->rules->rules.len, sizeof *r->report->rules);
     if (!r->search.match || !r->search.buffer || !r->grounds || !r->report->rules)
