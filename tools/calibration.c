@@ -85,6 +85,9 @@ const calibration_kernel calibration_kernels[] = {
     {"conv", HYP_F32, {50176, 16, 16, 9, 1}, false},
     {"conv", HYP_F32, {50176, 64, 64, 9, 1}, true},
     {"conv", HYP_F32, {12544, 128, 128, 9, 1}, true},
+    {"conv", HYP_F32, {3136, 256, 256, 9, 1}, true},
+    {"conv", HYP_F32, {784, 512, 512, 9, 1}, true},
+    {"conv", HYP_F32, {196, 512, 512, 9, 1}, true},
     {"conv", HYP_F32, {3136, 64, 64, 9, 1}, false},
     {"conv", HYP_F32, {784, 128, 128, 9, 1}, false},
     {"conv", HYP_F32, {196, 256, 256, 9, 1}, false},
@@ -369,6 +372,13 @@ static void make_columns(const making *m)
     add_output(m, "y", 2, out);
 }
 
+/* A step reads y, as in networks: what is only copied from an input to an output a GPU does beside everything else. */
+static void add_reader(const making *m, int rank)
+{
+    add_node(m, (onnx_node){.op = "ReduceMean", .inputs = {"y"}, .output = "mean", .attrs = {{"keepdims", .i = 1}}});
+    add_output(m, "mean", rank, (int64_t[]){1, 1, 1});
+}
+
 /* Of a matrix, or of rows and heads. */
 static void make_transpose(const making *m)
 {
@@ -379,12 +389,14 @@ static void make_transpose(const making *m)
         add_input(m, "x", 2, (int64_t[]){s[0] / columns, columns});
         add_node(m, (onnx_node){.op = "Transpose", .inputs = {"x"}, .output = "y", .attrs = {{"perm", swap, 2, 0}}});
         add_output(m, "y", 2, (int64_t[]){columns, s[0] / columns});
+        add_reader(m, 2);
         return;
     }
     int64_t rows = s[0] / (count * s[1]);
     add_input(m, "x", 3, (int64_t[]){rows, count, s[1]});
     add_node(m, (onnx_node){.op = "Transpose", .inputs = {"x"}, .output = "y", .attrs = {{"perm", heads, 3, 0}}});
     add_output(m, "y", 3, (int64_t[]){count, rows, s[1]});
+    add_reader(m, 3);
 }
 
 static void make_gather(const making *m, int64_t count)
@@ -404,6 +416,7 @@ static void make_concat(const making *m, int64_t count)
     add_input(m, "b", 2, (int64_t[]){rows, row / 2});
     add_node(m, (onnx_node){.op = "Concat", .inputs = {"a", "b"}, .output = "y", .attrs = {{"axis", .i = 1}}});
     add_output(m, "y", 2, (int64_t[]){rows, row});
+    add_reader(m, 2);
 }
 
 static void make_pointwise(const making *m, const char *op, int64_t count)
