@@ -86,8 +86,9 @@ def torch_ways(args, path, dtype, inputs, stream):
 
 def measure(args, library, name, kind, folder):
     """Median microseconds by way, errors by way, and the plans."""
-    model, dtype = os.path.join(folder, "model.onnx"), TYPES[kind]
-    NETWORKS[name]().save(model)
+    model, dtype = os.path.join(args.models or folder, name.replace(" ", "-") + ".onnx"), TYPES[kind]
+    if not os.path.exists(model):
+        NETWORKS[name]().save(model)
     plans = compile_forms(args, model, folder, "--target", args.device, "--precision", kind)
     tuned = os.path.join(folder, "tuned.bin")
     run_tool(args, "hypatia", "tune", plans["rewritten"].plan, "-o", tuned, "--device", args.device, "--seconds", str(args.tune), "-q")

@@ -395,6 +395,35 @@ template <typename C> __device__ __forceinline__ void pooling(const hyp_cuda_poo
     }
 }
 
+// Of a window whose channels come last up to three taps along each of the inner two axes, all sent for before any is used:
+// small images are bound by how often a thread waits for memory. `there` says which of them are inside of x.
+struct pool_taps {
+    enum { SIDE = 3, COUNT = SIDE * SIDE };
+    uint4 bits[COUNT];
+    bool there[COUNT];
+
+    // Those from (k1, k0) on of the window; x: the first piece of the image's plane, in pieces.
+    __device__ __forceinline__ void take(const hyp_cuda_pool &p, const window_place &at, int64_t x, bool inside,
+                                         int64_t k1, int64_t k0)
+    {
+        const hyp_cuda_windows &w = p.windows;
+#pragma unroll
+        for (int r = 0; r < SIDE; r++) {
+            int64_t p1 = at.begin[1] + (k1 + r) * w.dilation[1], row = x + p1 * w.in[0] * w.channels.size;
+            bool row_there = inside && k1 + r < w.kernel[1] && p1 >= 0 && p1 < w.in[1];
+#pragma unroll
+            for (int c = 0; c < SIDE; c++) {
+                int64_t p0 = at.begin[0] + (k0 + c) * w.dilation[0];
+                int i = SIDE * r + c;
+                there[i] = row_there && k0 + c < w.kernel[0] && p0 >= 0 && p0 < w.in[0];
+                bits[i] = make_uint4(0, 0, 0, 0);
+                if (there[i]) bits[i] = load_bits16(p.x, row + p0 * w.channels.size);
+            }
+        }
+        reads_are_sent();
+    }
+};
+
 // Pooling of 16 bytes of channels at a time.
 __device__ __forceinline__ void pool_channels(const hyp_cuda_pool &p)
 {
@@ -403,29 +432,33 @@ __device__ __forceinline__ void pool_channels(const hyp_cuda_pool &p)
 #pragma unroll 1
     for (int64_t i = first_thread(); i < w.total; i += thread_count()) {
         window_place at = place_of(w, i);
-        int64_t x = at.image * w.in_count * channels + at.channel;
-        float none = p.mean ? 0 : -__uint_as_float(0x7f800000u), share = p.mean ? 1 / (float)counted(p, at) : 1;
+        int64_t x = at.image * w.in_count * channels + at.channel, found = 0;
         piece y;
+        pool_taps taps;
 #pragma unroll
-        for (int e = 0; e < 8; e++) y.v[e] = none;
-        for_groups<GROUP>(w, at, [&](int64_t, const int64_t(&position)[GROUP], int) {
-            uint4 bits[GROUP];
+        for (int e = 0; e < 8; e++) y.v[e] = p.mean ? 0 : -__uint_as_float(0x7f800000u);
+#pragma unroll 1
+        for (int64_t k2 = 0; k2 < w.kernel[2]; k2++) {
+            int64_t p2 = at.begin[2] + k2 * w.dilation[2], plane = x + p2 * w.in[1] * w.in[0] * channels;
+#pragma unroll 1
+            for (int64_t k1 = 0; k1 < w.kernel[1]; k1 += pool_taps::SIDE)
+#pragma unroll 1
+                for (int64_t k0 = 0; k0 < w.kernel[0]; k0 += pool_taps::SIDE) {
+                    taps.take(p, at, plane, p2 >= 0 && p2 < w.in[2], k1, k0);
 #pragma unroll
-            for (int k = 0; k < GROUP; k++) {
-                bits[k] = make_uint4(0, 0, 0, 0);
-                if (position[k] >= 0) bits[k] = load_bits16(p.x, x + position[k] * channels);
-            }
+                    for (int k = 0; k < pool_taps::COUNT; k++) {
+                        piece v = to_piece(p.dtype, taps.bits[k]);
+                        found += taps.there[k];
 #pragma unroll
-            for (int k = 0; k < GROUP; k++) {
-                piece v = to_piece(p.dtype, bits[k]);
-#pragma unroll
-                for (int e = 0; e < 8; e++) {
-                    bool larger = v.v[e] > y.v[e] || v.v[e] != v.v[e];
-                    float with = p.mean ? y.v[e] + v.v[e] : larger ? v.v[e] : y.v[e];
-                    if (position[k] >= 0) y.v[e] = with;
+                        for (int e = 0; e < 8; e++) {
+                            bool larger = v.v[e] > y.v[e] || v.v[e] != v.v[e];
+                            float with = p.mean ? y.v[e] + v.v[e] : larger ? v.v[e] : y.v[e];
+                            if (taps.there[k]) y.v[e] = with;
+                        }
+                    }
                 }
-            }
-        });
+        }
+        float share = p.mean ? 1 / (float)(p.count_pads ? counted(p, at) : found) : 1;
 #pragma unroll
         for (int e = 0; e < 8; e++) y.v[e] *= share;
         store_vector(p.dtype, p.y, i, y);
