@@ -335,13 +335,61 @@ static void copy_chunks(void *state, int64_t begin, int64_t end, int thread)
         }
 }
 
+/* Parts that are as many rows of y each, as far apart: those of one row after the other, so that y is written from its
+ * beginning to its end. */
+enum { ABREAST = 16 };
+typedef struct row_run {
+    size_t count;
+    const copy *parts[ABREAST]; /* in the order of y */
+    const hyp_cpu_run *run;
+} row_run;
+
+static bool goes_abreast(const copy *s, const copy *first)
+{
+    return s->count == 1 && s->column_steps[0] == 1 && s->column_steps[1] == 1 && s->rows == first->rows &&
+           s->row_steps[1] == first->row_steps[1];
+}
+
+static bool find_rows(const copy *first, row_run *out)
+{
+    out->count = 0;
+    for (const copy *s = first; s; s = s->next) {
+        if (!goes_abreast(s, first) || out->count == ABREAST) return false;
+        size_t i = out->count++;
+        for (; i > 0 && out->parts[i - 1]->walk.offset[1] > s->walk.offset[1]; i--) out->parts[i] = out->parts[i - 1];
+        out->parts[i] = s;
+    }
+    return out->count > 1 && first->rows >= TILE;
+}
+
+static void copy_rows(void *state, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const row_run *r = state;
+    const int64_t size = (int64_t)r->parts[0]->size;
+    for (int64_t row = begin; row < end; row++)
+        for (size_t i = 0; i < r->count; i++) {
+            const copy *s = r->parts[i];
+            const char *x = r->run->call.at[s->x];
+            char *y = r->run->call.at[s->y];
+            memcpy(y + (s->walk.offset[1] + row * s->row_steps[1]) * size,
+                   x + (s->walk.offset[0] + row * s->row_steps[0]) * size, (size_t)(s->columns * size));
+        }
+}
+
 /* All parts of y go forward in step, so that what they write together is still in the cache. */
 static hyp_status run_copies(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
     (void)diag;
     copy_run r = {.first = op->state, .run = run};
+    row_run rows = {.run = run};
     int64_t elements = 0;
     for (const copy *s = r.first; s; s = s->next) elements += s->count * s->rows * s->columns;
+    if (find_rows(r.first, &rows)) {
+        int64_t grain = hyp_cpu_grain(HYP_CPU_MOVED, elements / r.first->rows);
+        hyp_cpu_parallel(run, r.first->rows, grain, copy_rows, &rows);
+        return HYP_OK;
+    }
     r.chunks = elements / (CHUNK_BYTES / (int64_t)r.first->size) + 1;
     if (r.chunks > INT32_MAX) r.chunks = INT32_MAX; /* so that no product overflows */
     hyp_cpu_parallel(run, r.chunks, hyp_cpu_grain(HYP_CPU_MOVED, elements / r.chunks), copy_chunks, &r);
