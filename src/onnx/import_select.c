@@ -9,8 +9,8 @@ enum { MOST_RESULTS = 5, MOST_INPUTS = 5 };
 /* A node of the IR on its way: attribute 0 is the room for the result, and the last result how many there are. */
 typedef struct selection {
     hyp_op op;
-    hyp_attr attrs[3];
-    hyp_dim most;
+    hyp_attr attrs[3]; /* the first is size */
+    hyp_dim most, size;
     uint32_t results;
     int32_t axes[MOST_RESULTS]; /* of each result the one that has the size; -1: none */
 } selection;
@@ -74,13 +74,13 @@ static hyp_status emit(const hyp_onnx_node *n, selection *s, const hyp_value_id 
     const hyp_eval_tensor *in[MOST_INPUTS] = {0};
     hyp_importer *im = n->im;
     bool constant;
-    hyp_dim size = s->most;
-    s->attrs[0] = hyp_attr_of_dims(&size, 1);
+    s->size = s->most;
+    s->attrs[0] = hyp_attr_of_dims(&s->size, 1);
     hyp_status status = read_constants(n, inputs, input_count, tensors, in, &constant);
     if (status == HYP_OK && constant) {
         status = compute(n, s, in, input_count, outs);
     } else if (status == HYP_OK) {
-        status = hyp_onnx_new_data_size(n, s->most, &size);
+        status = hyp_onnx_new_data_size(n, s->most, &s->size);
         if (status == HYP_OK) status = hyp_onnx_emit(n, s->op, inputs, input_count, s->attrs, outs, s->results);
         if (status == HYP_OK) im->data_sizes.data[im->data_sizes.len - 1].count = outs[s->results - 1];
     }

@@ -174,7 +174,7 @@ hyp_value_id hyp_build_fit(hyp_builder *b, hyp_value_id v, const hyp_type *to)
 {
     hyp_type have = hyp_build_type(b, v);
     int32_t more = have.rank - to->rank, count = 0; /* axes in front that `to` does not have */
-    hyp_dim axes[HYP_MAX_RANK];
+    hyp_dim axes[HYP_MAX_RANK] = {0};
     for (int32_t i = 0; i < have.rank; i++)
         if (i < more || (to->dims[i - more] == 1 && have.dims[i] != 1)) axes[count++] = i;
     v = hyp_build_sum(b, v, axes, count, count > more);
