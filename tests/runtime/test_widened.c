@@ -238,10 +238,120 @@ static void statistics_of_softmax_are_wide(void **state)
     assert_int_equal(unsetenv(HYP_CPU_VARIABLE), 0);
 }
 
+/* ---- layers, however they are done ------------------------------------------------------------------------------ */
+
+enum { ROWS = 20 };
+
+/* Two layers, and one that has the weights of the first and adds what it reads. */
+static void build_layers(void)
+{
+    pb_init(&b);
+    uint32_t *shape = pb_consts(&b, 2, (int64_t[]){ROWS, SIDE}), rows = shape[0];
+    x = pb_input(&b, "x", dtype, 2, shape);
+    uint32_t y = pb_output(&b, "y", dtype, 2, shape), z = pb_output(&b, "z", dtype, 2, shape);
+    uint32_t hidden = pb_scratch(&b, dtype, 0, 2, shape), w = WEIGHT(SIDE, SIDE, SIDE);
+    HypPlan__Linear *s = pb_linear(&b, x, y, rows);
+    pb_layer(&b, s, SIDE, SIDE, w, WEIGHT(1, SIDE), HYP_PLAN__ACT__ACT_GELU, hidden);
+    pb_layer(&b, s, SIDE, SIDE, WEIGHT(SIDE, SIDE, SIDE), PB_NONE, HYP_PLAN__ACT__ACT_NONE, PB_NONE)->weight_kn = true;
+    s = pb_linear(&b, x, z, rows);
+    pb_layer(&b, s, SIDE, SIDE, w, WEIGHT(1, SIDE), HYP_PLAN__ACT__ACT_TANH, PB_NONE);
+    s->added_plus1 = x + 1;
+}
+
+static bool find(const char *product, hyp_tuned *out, void *user)
+{
+    (void)product;
+    const char *name = user;
+    out->algorithm = name, out->algorithm_bytes = strlen(name), out->seconds = 1e-6, out->first_seconds = 2e-6;
+    return true;
+}
+
+/* Runs the layers in the way of this name; NULL: as chosen. */
+static hyp_status run_layers(hyp_engine *engine, const char *name, uint16_t *data, uint16_t out[2][ROWS * SIDE])
+{
+    const int64_t dims[2] = {ROWS, SIDE};
+    const hyp_tensor in = tensor_of("x", dtype, data, 2, dims);
+    hyp_tensor y[2] = {tensor_of("y", dtype, out[0], 2, dims), tensor_of("z", dtype, out[1], 2, dims)};
+    hyp_tune_options options = {.size = sizeof options, .seconds = 1e6, .find = find, .find_user = (void *)(uintptr_t)name};
+    hyp_context *context = NULL;
+    memset(out, 0x55, 2 * sizeof out[0]);
+    hyp_status status = hyp_context_create(engine, NULL, &context, NULL);
+    if (status == HYP_OK && name) status = hyp_context_tune(context, &in, 1, &options, NULL, NULL);
+    if (status == HYP_OK) status = hyp_context_run(context, &in, 1, y, 2, NULL);
+    for (size_t i = 0; status == HYP_OK && name && i < 2; i++)
+        assert_string_equal(hyp_context_alternative(context, i, 0, hyp_context_choice(context, i, 0).taken).name, name);
+    hyp_context_destroy(context);
+    return status;
+}
+
+static void assert_layers_agree(uint16_t got[2][ROWS * SIDE], uint16_t want[2][ROWS * SIDE])
+{
+    float w[ROWS * SIDE], g[ROWS * SIDE];
+    for (int o = 0; o < 2; o++) {
+        for (size_t i = 0; i < ROWS * SIDE; i++) {
+            w[i] = (float)hyp_load_f64(dtype, want[o], i);
+            g[i] = (float)hyp_load_f64(dtype, got[o], i);
+        }
+        assert_close(g, w, ROWS * SIDE, dtype == HYP_F16 ? 0x1p-9 : 0x1p-6);
+    }
+}
+
+/* Whether the first step can be done in the way of this name. */
+static bool can(hyp_engine *engine, const char *name)
+{
+    bool is = false;
+    hyp_context *context = NULL;
+    const hyp_tensor in = tensor_of("x", dtype, NULL, 2, (int64_t[]){ROWS, SIDE});
+    assert_ok(hyp_context_create(engine, NULL, &context, diag));
+    assert_ok(hyp_context_reserve(context, &in, 1, diag));
+    for (size_t j = 0; j < hyp_context_choice(context, 0, 0).alternatives; j++) {
+        hyp_alternative_info a = hyp_context_alternative(context, 0, 0, j);
+        is = is || (!a.cannot && strcmp(a.name, name) == 0);
+    }
+    hyp_context_destroy(context);
+    return is;
+}
+
+/* By our kernel, by oneDNN, whose weights are packed as floats while memory runs out here and there, and by loops. */
+static void layers_agree_however_they_are_done(void **state)
+{
+    static const char *const ways[] = {"own", "oneDNN", "plain loops"};
+    static uint16_t data[ROWS * SIDE], want[2][ROWS * SIDE], got[2][ROWS * SIDE];
+    const hyp_cpu_kernels *isa[HYP_CPU_KERNELS_MAX];
+    (void)state;
+    hyp_cpu_kernels_list(isa);
+    for (int t = 0; t < 2; t++) {
+        dtype = t ? HYP_F16 : HYP_BF16;
+        build_layers();
+        rng_fill(&r, dtype, data, ROWS * SIDE);
+        hyp_engine *engine = pb_load(&b, HYP_DEVICE_REFERENCE);
+        assert_int_equal(run_layers(engine, NULL, data, want), HYP_OK);
+        hyp_engine_destroy(engine);
+        for (size_t i = 0; isa[i]; i++) {
+            assert_int_equal(setenv(HYP_CPU_VARIABLE, isa[i]->isa, 1), 0);
+            engine = pb_load(&b, HYP_DEVICE_CPU);
+            for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+                hyp_status status = can(engine, ways[way]) ? HYP_ERR_NO_MEMORY : HYP_OK;
+                for (uint64_t n = 1; status != HYP_OK; n++) {
+                    hyp_mem_fail_after(n);
+                    status = run_layers(engine, ways[way], data, got);
+                    hyp_mem_fail_after(0);
+                    if (status != HYP_OK) assert_int_equal(status, HYP_ERR_NO_MEMORY);
+                    if (status == HYP_OK) assert_layers_agree(got, want);
+                }
+            }
+            hyp_engine_destroy(engine);
+        }
+        assert_int_equal(unsetenv(HYP_CPU_VARIABLE), 0);
+        pb_dispose(&b);
+    }
+}
+
 int main(void)
 {
     r.state = 16;
     const struct CMUnitTest tests[] = {cmocka_unit_test(steps_of_bf16_agree), cmocka_unit_test(steps_of_f16_agree),
+                                       cmocka_unit_test(layers_agree_however_they_are_done),
                                        cmocka_unit_test(statistics_of_softmax_are_wide)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

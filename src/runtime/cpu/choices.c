@@ -208,9 +208,7 @@ static const char *onednn_cannot_linear(const asked *a)
     bool work = a->values[s->m] > 0;
     for (size_t l = 0; l < s->n_layers; l++)
         work = work && a->values[s->layers[l]->n] > 0 && a->values[s->layers[l]->k] > 0;
-    bool packed = a->model->widens && hyp_linear_is_constant(a->model->plan, s);
     return hyp_tensor_dtype(a->program, s->x) == HYP_F8E4M3 ? "it has no 8 bits"
-           : packed                                         ? "the weights are in 16 bits, which it lacks here"
            : work                                           ? NULL
                                                             : no_work;
 }

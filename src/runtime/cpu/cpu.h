@@ -237,6 +237,9 @@ HYP_NODISCARD hyp_status hyp_linear_weights_load(hyp_cpu_model *model, uint32_t 
 void hyp_linear_weights_destroy(hyp_linear_weights *w); /* NULL-safe */
 /* Whether every weight lies in the plan, and every n and k is fixed and not 0. */
 bool hyp_linear_is_constant(const hyp_plan *plan, const HypPlan__Linear *linear);
+/* The constant weight of a layer as the numbers that it stands for, `count` of them: in the plan itself, or, in 8 and 16
+ * bits, in new memory, which is *out_made, to be freed by hyp_free; else that is NULL. NULL when memory is out. */
+const float *hyp_cpu_layer_floats(const hyp_cpu_model *model, const HypPlan__Layer *layer, size_t count, float **out_made);
 const char *hyp_linear_cannot_own(const hyp_linear_weights *w); /* why our own kernel cannot do them; NULL: it can */
 size_t hyp_linear_bytes(const hyp_linear_weights *w);           /* of all weights that the plan has */
 /* Whether layers shared by so many threads are divided by rows: then each takes some rows through all of them. */

@@ -3,6 +3,7 @@
 #include "base/dtype.h"
 #include "kernels/openmp.h"
 #include "runtime/cpu/dnnl_memory.h"
+#include "runtime/cpu/widened.h"
 
 struct hyp_dnnl {
     dnnl_engine_t engine;
@@ -184,20 +185,20 @@ static asked ask(const HypPlan__Program *p, const HypPlan__Linear *s, size_t l)
     return a;
 }
 
-/* y[m,n] = act(x[m,k] w + b), the weights in the layout given. NULL when oneDNN has none. */
-static dnnl_primitive_desc_t layer_pd(const hyp_dnnl *d, const asked *a, int64_t m, int64_t n, int64_t k,
-                                      hyp_md_ref weights)
+/* y[m,n] = act(x[m,k] w + b), the weights in the layout given, which is NULL where memory was out. *out is NULL when oneDNN
+ * has none. */
+static hyp_status layer_pd(const hyp_dnnl *d, const asked *a, int64_t m, int64_t n, int64_t k, hyp_md_ref weights,
+                           dnnl_primitive_desc_t *out, hyp_diag *diag)
 {
     dnnl_data_type_t type = hyp_dnnl_type(a->dtype);
     operands o = {.src = matrix(type, m, k, false), .dst = matrix(type, m, n, false)};
     if (a->bias) o.bias = matrix(type, 1, n, false);
     hyp_dnnl_post post = a->post;
     if (a->added_plus1) post.added = o.dst;
-    dnnl_primitive_desc_t pd = NULL;
-    if (a->known && o.src && o.dst && weights && (o.bias || !a->bias))
-        pd = hyp_dnnl_matmul(d->engine, o.src, weights, o.bias, o.dst, &post);
+    bool made = o.src && o.dst && weights && (o.bias || !a->bias);
+    *out = a->known && made ? hyp_dnnl_matmul(d->engine, o.src, weights, o.bias, o.dst, &post) : NULL;
     operands_dispose(&o);
-    return pd;
+    return made ? HYP_OK : hyp_fail_memory(diag, sizeof o);
 }
 
 /* Where AVX-512 has no instructions for bf16, oneDNN makes kernels that take each number apart and put it together again. */
@@ -218,10 +219,11 @@ bool hyp_dnnl_has(const hyp_dnnl *d, hyp_dtype dtype)
     if (hyp_dnnl_type(dtype) == dnnl_data_type_undef || is_emulated(dtype)) return false;
     const asked plain = {.dtype = dtype, .post = {.alpha = 1.0f, .act = {dnnl_alg_kind_undef, 0, 0}}, .known = true};
     hyp_md weights = any_layout(hyp_dnnl_type(dtype), SIDE, SIDE);
-    dnnl_primitive_desc_t pd = layer_pd(d, &plain, SIDE, SIDE, SIDE, weights);
+    dnnl_primitive_desc_t pd;
+    hyp_status status = layer_pd(d, &plain, SIDE, SIDE, SIDE, weights, &pd, NULL);
     hyp_md_destroy(weights);
     if (pd) dnnl_primitive_desc_destroy(pd);
-    return pd != NULL;
+    return status == HYP_OK && pd;
 }
 
 /* ---- packed weights -------------------------------------------------------------------------------------- */
@@ -260,11 +262,11 @@ static hyp_status reorder(const hyp_dnnl *d, hyp_md_ref from, const void *data, 
     return status == dnnl_success ? HYP_OK : hyp_dnnl_fail(diag, status, "packing weights");
 }
 
-static hyp_status pack(const hyp_dnnl *d, hyp_md_ref plain, const void *data, hyp_md_ref wanted, hyp_dnnl_packed *p,
-                       hyp_diag *diag)
+static hyp_status pack(const hyp_dnnl *d, hyp_md_ref plain, const void *data, bool stays, hyp_md_ref wanted,
+                       hyp_dnnl_packed *p, hyp_diag *diag)
 {
     enum { PAGE = 4096 };
-    bool copy = !dnnl_memory_desc_equal(plain, wanted);
+    bool copy = !stays || !dnnl_memory_desc_equal(plain, wanted);
     size_t bytes = dnnl_memory_desc_get_size(wanted);
     p->md = hyp_md_clone(wanted);
     if (copy) p->buffer = hyp_aligned_alloc(PAGE, bytes);
@@ -278,11 +280,11 @@ static hyp_status pack(const hyp_dnnl *d, hyp_md_ref plain, const void *data, hy
     return status == dnnl_success ? HYP_OK : hyp_dnnl_fail(diag, status, "describing weights");
 }
 
-hyp_status hyp_dnnl_pack_memory(const hyp_dnnl *d, hyp_md_ref plain, const void *data, hyp_md_ref wanted,
+hyp_status hyp_dnnl_pack_memory(const hyp_dnnl *d, hyp_md_ref plain, const void *data, bool stays, hyp_md_ref wanted,
                                 hyp_dnnl_packed **out, hyp_diag *diag)
 {
     hyp_dnnl_packed *p = hyp_calloc(1, sizeof *p);
-    hyp_status status = p ? pack(d, plain, data, wanted, p, diag) : hyp_fail_memory(diag, sizeof *p);
+    hyp_status status = p ? pack(d, plain, data, stays, wanted, p, diag) : hyp_fail_memory(diag, sizeof *p);
     if (status != HYP_OK) {
         hyp_dnnl_packed_destroy(p);
         p = NULL;
@@ -291,15 +293,30 @@ hyp_status hyp_dnnl_pack_memory(const hyp_dnnl *d, hyp_md_ref plain, const void 
     return status;
 }
 
+/* Packs the weights of a layer as floats, which in 16 bits stand in memory of their own meanwhile. */
+static hyp_status pack_widened(const hyp_cpu_model *model, const HypPlan__Layer *layer, hyp_md_ref plain,
+                               hyp_md_ref wanted, hyp_dnnl_packed **out, hyp_diag *diag)
+{
+    size_t bytes = dnnl_memory_desc_get_size(plain);
+    float *made;
+    const float *floats = hyp_cpu_layer_floats(model, layer, bytes / sizeof *made, &made);
+    if (!floats) return hyp_fail_memory(diag, bytes);
+    hyp_status status = hyp_dnnl_pack_memory(model->device->dnnl, plain, floats, !made, wanted, out, diag);
+    hyp_free(made);
+    return status;
+}
+
 /* The weights of a layer as the library wants them: those of another step where they are the same. */
 static hyp_status find_layer(hyp_cpu_model *model, const HypPlan__Layer *layer, hyp_md_ref plain, hyp_md_ref wanted,
                              hyp_dnnl_packed **out, hyp_diag *diag)
 {
-    const void *data = hyp_cpu_weight(model->plan, layer->weight);
+    const hyp_plan *plan = model->widens ? model->widens->narrow : model->plan;
+    const void *data = hyp_cpu_weight(plan, layer->weight);
     for (*out = model->layers; *out; *out = (*out)->next)
         if ((*out)->data == data && (*out)->kn == layer->weight_kn && dnnl_memory_desc_equal((*out)->md, wanted))
             return HYP_OK;
-    HYP_TRY(hyp_dnnl_pack_memory(model->device->dnnl, plain, data, wanted, out, diag));
+    HYP_TRY(model->widens ? pack_widened(model, layer, plain, wanted, out, diag)
+                          : hyp_dnnl_pack_memory(model->device->dnnl, plain, data, true, wanted, out, diag));
     (*out)->data = data;
     (*out)->kn = layer->weight_kn;
     (*out)->next = model->layers;
@@ -316,9 +333,11 @@ hyp_status hyp_dnnl_pack(hyp_cpu_model *model, const HypPlan__Linear *s, size_t 
     const asked a = ask(model->plan->program, s, l);
     dnnl_data_type_t type = hyp_dnnl_type(a.dtype);
     hyp_md any = any_layout(type, k, n), plain = matrix(type, k, n, !layer->weight_kn);
-    dnnl_primitive_desc_t pd = layer_pd(d, &a, m, n, k, any);
-    hyp_status status = HYP_OK;
-    if (pd && plain) status = find_layer(model, layer, plain, hyp_dnnl_query(pd, dnnl_query_weights_md), out, diag);
+    dnnl_primitive_desc_t pd;
+    hyp_status status = layer_pd(d, &a, m, n, k, any, &pd, diag);
+    if (status == HYP_OK && !plain) status = hyp_fail_memory(diag, sizeof plain);
+    if (status == HYP_OK && pd)
+        status = find_layer(model, layer, plain, hyp_dnnl_query(pd, dnnl_query_weights_md), out, diag);
     if (pd) dnnl_primitive_desc_destroy(pd);
     hyp_md_destroy(any);
     hyp_md_destroy(plain);
@@ -340,26 +359,30 @@ int64_t hyp_dnnl_tile_rows(const HypPlan__Linear *s, const int64_t *values, int 
 }
 
 /* The products of all layers for m rows. The hidden values of tiles are in memory that a thread uses for all of its
- * tiles. *complete turns false where oneDNN lacks one. */
+ * tiles. *complete turns false where oneDNN lacks one. Where weights were widened there are no others than packed ones. */
 static hyp_status make_layers(hyp_cpu_model *model, const HypPlan__Linear *linear, const int64_t *values, int64_t m,
                               hyp_dnnl_packed *const *packed, bool tiles, hyp_dnnl_products *s, hyp_dnnl_product *items,
                               bool *complete, hyp_diag *diag)
 {
     const hyp_dnnl *d = model->device->dnnl;
+    bool packs = model->widens && hyp_linear_is_constant(model->plan, linear);
     uint32_t x = linear->x;
     for (size_t l = 0; l < linear->n_layers; l++) {
         const HypPlan__Layer *layer = linear->layers[l];
         int64_t n = values[layer->n], k = values[layer->k];
+        if (packs && !packed[l]) *complete = false;
+        if (!*complete) return HYP_OK;
         bool last = l + 1 == linear->n_layers;
         const asked a = ask(model->plan->program, linear, l);
         size_t size = hyp_dtype_size(a.dtype);
         uint32_t y = last ? linear->y : layer->hidden_plus1 - 1;
         hyp_md plain = packed[l] ? NULL : matrix(hyp_dnnl_type(a.dtype), k, n, !layer->weight_kn);
-        dnnl_primitive_desc_t pd = layer_pd(d, &a, m, n, k, packed[l] ? packed[l]->md : plain);
+        dnnl_primitive_desc_t pd;
+        hyp_status status = layer_pd(d, &a, m, n, k, packed[l] ? packed[l]->md : plain, &pd, diag);
         hyp_md_destroy(plain);
-        if (!pd) {
+        if (status != HYP_OK || !pd) {
             *complete = false;
-            return HYP_OK;
+            return status;
         }
         const uint32_t tensors_plus1[HYP_DNNL_SCRATCHPAD] = {x + 1, layer->weight + 1, layer->bias_plus1, y + 1,
                                                              a.added_plus1};

@@ -23,8 +23,8 @@ struct hyp_dnnl_packed {
     bool kn;
     hyp_dnnl_packed *next; /* of the list that owns it: the same weights in another layout, or those of other linears */
 };
-/* Packs data, which lie as `plain` says and stay valid, as `wanted`. */
-HYP_NODISCARD hyp_status hyp_dnnl_pack_memory(const hyp_dnnl *dnnl, hyp_md_ref plain, const void *data,
+/* Packs data, which lie as `plain` says, as `wanted`. What `stays` valid is not copied where it lies so already. */
+HYP_NODISCARD hyp_status hyp_dnnl_pack_memory(const hyp_dnnl *dnnl, hyp_md_ref plain, const void *data, bool stays,
                                               hyp_md_ref wanted, hyp_dnnl_packed **out, hyp_diag *diag);
 
 /* ---- dnnl_products.c ---------------------------------------------------------------------------------------- */

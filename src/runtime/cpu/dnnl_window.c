@@ -154,7 +154,7 @@ static hyp_status find_packed(hyp_cpu_model *model, hyp_dnnl_packed **list, cons
         if (!plain) return hyp_fail_memory(diag, 0);
         hyp_status status =
             hyp_dnnl_pack_memory(model->device->dnnl, plain,
-                                 hyp_cpu_weight(model->plan, hyp_dnnl_window_tensor(a, WEIGHTS)), wanted, &p, diag);
+                                 hyp_cpu_weight(model->plan, hyp_dnnl_window_tensor(a, WEIGHTS)), true, wanted, &p, diag);
         hyp_md_destroy(plain);
         HYP_TRY(status);
         p->next = *list;

@@ -44,10 +44,7 @@ void hyp_cpu_pack_panels(const hyp_cpu_kernels *kernels, const float *w, int64_t
     memset(out, 0, (size_t)(end - out) * sizeof *out);
 }
 
-/* A weight as the numbers that it stands for: in the plan itself, or, in 8 and 16 bits, in new memory, which is
- * *out_made. NULL when memory is out. */
-static const float *weight_floats(const hyp_cpu_model *model, const HypPlan__Layer *layer, size_t count,
-                                  float **out_made)
+const float *hyp_cpu_layer_floats(const hyp_cpu_model *model, const HypPlan__Layer *layer, size_t count, float **out_made)
 {
     const hyp_plan *plan = model->widens ? model->widens->narrow : model->plan;
     const void *stored = hyp_cpu_weight(plan, layer->weight);
@@ -146,7 +143,7 @@ static hyp_mlp *pack_mlp(const hyp_cpu_model *model, const HypPlan__Linear *s)
         int64_t n = p->dims[layer->n]->value, k = p->dims[layer->k]->value, room = round_up(n, LANES);
         float *made = NULL;
         const float *shared = find_panels(model, layer), *w = NULL;
-        if (!shared) w = weight_floats(model, layer, (size_t)n * (size_t)k, &made);
+        if (!shared) w = hyp_cpu_layer_floats(model, layer, (size_t)n * (size_t)k, &made);
         if (!shared && !w) {
             hyp_aligned_free(mlp->block);
             hyp_free(mlp);
