@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "codegen/lower.h"
+#include "ir/apart.h"
 #include "ir/window.h"
 
 hyp_status hyp_lower_unsupported(hyp_lowering *l, const hyp_node *node, const char *fmt, ...)
@@ -272,6 +273,27 @@ hyp_status hyp_lower_typical_values(hyp_lowering *l, const int64_t **out)
     return hyp_plan_eval_dims(p, symbols, values, l->diag);
 }
 
+/* Along which symbols runs may be padded. */
+static hyp_status add_padding(hyp_lowering *l)
+{
+    HypPlan__Program *p = l->out->program;
+    void *texts;
+    HYP_TRY(hyp_lower_alloc(l, p->n_symbols, sizeof *p->padding, &texts));
+    p->padding = texts;
+    p->n_padding = p->n_symbols;
+    for (size_t s = 0; s < hyp_dims_symbol_count(l->graph->dims); s++) {
+        if (!l->symbol_plus1[s]) continue;
+        hyp_strbuf why = {0};
+        hyp_status status = hyp_graph_check_padding(l->graph, s, &why, l->diag);
+        char **text = &p->padding[l->symbol_plus1[s] - 1];
+        *text = status == HYP_OK ? hyp_arena_strdup(&l->out->arena, hyp_strbuf_text(&why)) : NULL;
+        hyp_strbuf_dispose(&why);
+        HYP_TRY(status);
+        if (!*text) return hyp_fail_memory(l->diag, 0);
+    }
+    return HYP_OK;
+}
+
 hyp_status hyp_lower_finish_program(hyp_lowering *l)
 {
     HypPlan__Program *p = l->out->program;
@@ -284,6 +306,7 @@ hyp_status hyp_lower_finish_program(hyp_lowering *l)
         for (size_t s = 0; s < hyp_dims_symbol_count(l->graph->dims); s++)
             if (l->symbol_plus1[s]) p->typical_sizes[l->symbol_plus1[s] - 1] = (uint64_t)l->options->typical_sizes[s];
     }
+    HYP_TRY(add_padding(l));
     HYP_TRY(copy_list(l, l->dims.data, l->dims.len, sizeof *p->dims, &p->dims, &p->n_dims));
     HYP_TRY(copy_list(l, l->tensors.data, l->tensors.len, sizeof *p->tensors, &p->tensors, &p->n_tensors));
     HYP_TRY(copy_list(l, l->steps.data, l->steps.len, sizeof *p->steps, &p->steps, &p->n_steps));

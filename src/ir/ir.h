@@ -57,7 +57,14 @@ enum {
     HYP_OPF_JUMP = 1 << 9,
     HYP_OPF_EDGE =
         1 << 10, /* the last bit of a float operand decides only at the ends of where it is defined: a number or NaN */
-    HYP_OPF_OPAQUE = 1 << 11 /* a kernel of the caller's, who runs the plan, computes it: nobody does before */
+    HYP_OPF_OPAQUE = 1 << 11, /* a kernel of the caller's, who runs the plan, computes it: nobody does before */
+    /* Of which places of which axes of its tensors nothing is computed together (ir/apart.h): what it works along are
+     * the axes that its attribute `axis`, or `axes`, names; the last axis, and x may have any in front; all but axis 0;
+     * all but axis 1 of what has three, and axis 0 of what has fewer. */
+    HYP_OPF_ALONG = 1 << 12,
+    HYP_OPF_LAST = 1 << 13,
+    HYP_OPF_SAMPLES = 1 << 14,
+    HYP_OPF_SEQUENCES = 1 << 15
 };
 
 typedef enum hyp_attr_kind {

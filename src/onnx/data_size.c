@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "ir/apart.h"
 #include "onnx/import.h"
 
 static bool is_taken(const hyp_importer *im, const char *name)
@@ -74,72 +75,23 @@ hyp_status hyp_onnx_new_data_size(const hyp_onnx_node *n, hyp_dim most, hyp_dim 
 
 static const hyp_type *type_of(const hyp_graph *g, hyp_value_id v) { return &g->values.data[v].type; }
 
-/* Elements in front of an axis. */
-static hyp_status count_before(const hyp_importer *im, const hyp_type *t, int32_t axis, hyp_dim *out)
-{
-    const hyp_type front = {.rank = axis};
-    hyp_type part = front;
-    memcpy(part.dims, t->dims, (size_t)axis * sizeof *part.dims);
-    return hyp_type_elements(im->g->dims, &part, out, im->diag);
-}
-
-static bool is_axis(int64_t named, int32_t axis, int32_t rank) { return (named < 0 ? named + rank : named) == axis; }
-
-/* Whether elements of the result within the axis come from those of the inputs within theirs alone. */
-static hyp_status keeps_ends(const hyp_importer *im, const hyp_graph *g, const hyp_node *n, uint32_t input,
-                             int32_t axis, bool *out)
-{
-    const hyp_type *x = type_of(g, n->inputs[input]), *y = type_of(g, n->outputs[0]);
-    const hyp_onnx_data_size *s;
-    uint32_t flags = hyp_op_get(n->op)->flags;
-    int32_t to;
-    *out = false;
-    if (!find_axis(im, y, &s, &to) || !s) return HYP_OK;
-    if ((flags & HYP_OPF_ELEMENTWISE) || n->op == HYP_OP_transpose || n->op == HYP_OP_expand)
-        return *out = true, HYP_OK;
-    if (flags & HYP_OPF_VIEW) {
-        hyp_dim before, after;
-        HYP_TRY(count_before(im, x, axis, &before));
-        HYP_TRY(count_before(im, y, to, &after));
-        return *out = before == after, HYP_OK;
-    }
-    switch (n->op) {
-    case HYP_OP_gather: *out = input == 1 || !is_axis(n->attrs[0].i, axis, x->rank); break;
-    case HYP_OP_gather_nd: *out = input == 1 && axis + 1 < x->rank && n->attrs[0].i == 0; break;
-    case HYP_OP_concat:
-    case HYP_OP_split:
-    case HYP_OP_softmax: *out = !is_axis(n->attrs[0].i, axis, x->rank); break;
-    case HYP_OP_reduce_sum:
-    case HYP_OP_reduce_mean:
-    case HYP_OP_reduce_max:
-    case HYP_OP_reduce_min: /* axes without a number of their own are refused by inference */
-        *out = true;
-        for (uint32_t i = 0; i < n->attrs[0].count; i++) *out = *out && !is_axis(n->attrs[0].dims[i], axis, x->rank);
-        break;
-    case HYP_OP_matmul:
-    case HYP_OP_gemm: *out = input == 0 && axis != x->rank - (n->attrs[0].i ? 2 : 1); break;
-    case HYP_OP_slice:
-        *out = n->attrs[0].dims[axis] == 0 && n->attrs[1].dims[axis] == x->dims[axis] && n->attrs[2].dims[axis] == 1;
-        break;
-    default: break;
-    }
-    return HYP_OK;
-}
-
-static hyp_status refuse(const hyp_importer *im, const hyp_graph *g, const hyp_node *n, hyp_value_id v)
+static hyp_status refuse(const hyp_importer *im, const hyp_node *n, const hyp_onnx_data_size *s)
 {
     const char *name = n->from.source_count ? n->from.sources[0] : hyp_op_get(n->op)->name;
-    const hyp_onnx_data_size *s = im->data_sizes.data;
-    for (size_t i = 0; i < im->data_sizes.len; i++)
-        for (int32_t a = 0; v != HYP_NO_VALUE && a < type_of(g, v)->rank; a++)
-            if (hyp_dim_depends(im->g->dims, type_of(g, v)->dims[a], im->data_sizes.data[i].symbol))
-                s = &im->data_sizes.data[i];
     return hyp_fail(
         im->diag, HYP_ERR_UNSUPPORTED,
         "%s: node \"%s\" (%s) needs to know '%s', a size that only the data tell; behind such a size there may be "
         "operators that go element by element or along other axes, products of rows, gathers, and reshapes that keep "
         "the axis",
         im->file, name, hyp_op_get(n->op)->name, s->name);
+}
+
+static bool reads(const hyp_importer *im, const hyp_graph *g, const hyp_node *n, const hyp_onnx_data_size *s)
+{
+    for (uint32_t i = 0; i < n->input_count; i++)
+        for (int32_t a = 0; n->inputs[i] != HYP_NO_VALUE && a < type_of(g, n->inputs[i])->rank; a++)
+            if (hyp_dim_depends(im->g->dims, type_of(g, n->inputs[i])->dims[a], s->symbol)) return true;
+    return false;
 }
 
 static bool makes_size(hyp_op op)
@@ -149,25 +101,10 @@ static bool makes_size(hyp_op op)
 
 static hyp_status check_node(const hyp_importer *im, const hyp_graph *g, const hyp_node *n)
 {
-    bool touched = false;
-    for (uint32_t i = 0; i < n->input_count; i++) {
-        const hyp_onnx_data_size *s;
-        int32_t axis;
-        bool keeps;
-        if (n->inputs[i] == HYP_NO_VALUE) continue;
-        if (!find_axis(im, type_of(g, n->inputs[i]), &s, &axis)) return refuse(im, g, n, n->inputs[i]);
-        if (!s) continue;
-        touched = true;
-        HYP_TRY(keeps_ends(im, g, n, i, axis, &keeps));
-        if (!keeps) return refuse(im, g, n, n->inputs[i]);
-    }
-    for (uint32_t o = 0; o < n->output_count; o++) {
-        const hyp_onnx_data_size *s;
-        int32_t axis;
-        if (!find_axis(im, type_of(g, n->outputs[o]), &s, &axis)) return refuse(im, g, n, n->outputs[o]);
-        /* Of what has no such input, an attribute has the size: what lies within does not hang on it. */
-        bool grows = makes_size(n->op) || n->op == HYP_OP_expand || n->op == HYP_OP_range;
-        if (s && !touched && !grows) return refuse(im, g, n, n->outputs[o]);
+    for (size_t i = 0; i < im->data_sizes.len; i++) {
+        const hyp_onnx_data_size *s = &im->data_sizes.data[i];
+        if (makes_size(n->op) && !reads(im, g, n, s)) continue;
+        if (!hyp_node_keeps_parts(g, n, s->symbol)) return refuse(im, n, s);
     }
     return HYP_OK;
 }

@@ -265,6 +265,8 @@ static hyp_status check_program(check *c)
         return WRONG(c, "the program is too large");
     if (p->n_typical_sizes != 0 && p->n_typical_sizes != p->n_symbols)
         return WRONG(c, "%zu typical sizes for %zu symbols", p->n_typical_sizes, p->n_symbols);
+    if (p->n_padding != 0 && p->n_padding != p->n_symbols)
+        return WRONG(c, "it says of %zu of %zu symbols whether they may be padded", p->n_padding, p->n_symbols);
     if (!(p->predicted_seconds >= 0 && p->predicted_seconds <= DBL_MAX))
         return WRONG(c, "it is predicted to take %g seconds", p->predicted_seconds);
     if (!(p->kept_seconds >= 0 && p->kept_seconds <= DBL_MAX))

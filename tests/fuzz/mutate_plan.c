@@ -290,6 +290,15 @@ static void change_program(hyp_random *r, HypPlan__Program *p)
     if (f) change_message(r, &p->base, f);
 }
 
+/* Says that runs may be padded along whatever there is. */
+static void claim_padding(HypPlan__Program *p)
+{
+    for (size_t i = 0; i < p->n_padding; i++) {
+        if (p->padding[i] != protobuf_c_empty_string) free(p->padding[i]);
+        p->padding[i] = strdup("");
+    }
+}
+
 /* ---- the file around it -------------------------------------------------------------------------------- */
 
 /* Weights get the bytes of their shapes, where these are fixed and small, and follow each other. */
@@ -329,6 +338,7 @@ uint8_t *mutate_plan(const uint8_t *plan, size_t size, hyp_random *random, size_
     HypPlan__Program *p = hyp_plan__program__unpack(NULL, program, plan + HYP_PLAN_HEADER);
     if (!p) return NULL;
     for (uint64_t changes = 1 + below(random, 4); changes > 0; changes--) change_program(random, p);
+    if (chance(random, 25)) claim_padding(p);
     place_weights(p);
     uint8_t *mutant = seal_plan(p, plan + (had ? weights : 0), had, out_size);
     hyp_plan__program__free_unpacked(p, NULL);

@@ -195,6 +195,10 @@ static void write_text(report *r)
         put_name(r, "symbol    ", p->symbols[i], "");
         hyp_strbuf_printf(sb, " = %" PRId64 "%s\n", r->symbols[i],
                           r->given[i] ? "" : " (no value was given; the figures below count it as 1)");
+        if (!p->n_padding) continue;
+        put_name(r,
+                 *p->padding[i] ? "          runs are not padded along it: " : "          runs may be padded along it",
+                 p->padding[i], "\n");
     }
     text_io(r, "inputs", p->inputs, hyp_plan_shown_inputs(p));
     text_io(r, "outputs", p->outputs, hyp_plan_shown_outputs(p));
@@ -409,6 +413,8 @@ static void write_json(report *r)
         json_string(r, true, "name", p->symbols[i]);
         hyp_strbuf_printf(sb, ", \"value\": %" PRId64 ", \"given\": %s", r->symbols[i], r->given[i] ? "true" : "false");
         if (p->n_typical_sizes) hyp_strbuf_printf(sb, ", \"typical\": %" PRIu64, p->typical_sizes[i]);
+        if (p->n_padding) hyp_strbuf_printf(sb, ", \"may_be_padded\": %s", *p->padding[i] ? "false" : "true");
+        if (p->n_padding && *p->padding[i]) json_string(r, false, "not_padded_for", p->padding[i]);
         hyp_strbuf_puts(sb, "}");
     }
     hyp_strbuf_puts(sb, "]");
