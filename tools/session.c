@@ -9,6 +9,7 @@
 void session_options_free(session_options *o)
 {
     cli_list_free(&o->dims);
+    cli_list_free(&o->buckets);
     cli_list_free(&o->inputs);
 }
 
@@ -30,6 +31,13 @@ bool session_parse_device(const char *text, hyp_device_kind *out, int32_t *out_i
     return true;
 }
 
+/* Of "batch=16" the length of the name; 0 where it is no such text. */
+static size_t read_bucket(const char *text, int64_t *multiple)
+{
+    const char *equals = strrchr(text, '=');
+    return equals && cli_parse_int(equals + 1, 1, INT64_MAX, multiple) ? (size_t)(equals - text) : 0;
+}
+
 int session_read_option(session_options *o, const cli_args *args, int option, const char *value)
 {
     int64_t n;
@@ -48,6 +56,12 @@ int session_read_option(session_options *o, const cli_args *args, int option, co
             return cli_usage_error(args, "--memory-limit: '%s' is no number of MiB, 1 or more", value);
         break;
     case SESSION_SIGNATURE: o->signer = value; break;
+    case SESSION_BUCKET:
+        cli_list_split(&o->buckets, value);
+        for (size_t i = 0; i < o->buckets.count; i++)
+            if (!read_bucket(o->buckets.items[i], &n))
+                return cli_usage_error(args, "--bucket: '%s' is not of the form batch=16", o->buckets.items[i]);
+        break;
     case SESSION_INPUT: cli_list_split(&o->inputs, value); break;
     case SESSION_DIM: cli_list_split(&o->dims, value); break;
     case SESSION_VERBOSE: o->verbose = true; break;
@@ -107,6 +121,26 @@ static int check_dims(const session *s, const session_options *o, const char *to
     return code;
 }
 
+/* A context whose sizes are rounded as --bucket says, which was read; CLI_OK, or another code after a message. */
+static int create_context(session *s, const session_options *o, const char *tool)
+{
+    hyp_tensor *buckets = cli_alloc(NULL, o->buckets.count, sizeof *buckets);
+    for (size_t i = 0; i < o->buckets.count; i++) {
+        buckets[i] = (hyp_tensor){.rank = 1};
+        buckets[i].name = cli_copy(o->buckets.items[i], read_bucket(o->buckets.items[i], &buckets[i].dims[0]));
+    }
+    hyp_context_options options = {.size = sizeof options,
+                                   .memory_limit = (uint64_t)o->memory_mib << 20,
+                                   .buckets = buckets,
+                                   .bucket_count = o->buckets.count};
+    hyp_diag diag = {0};
+    int code = CLI_OK;
+    if (hyp_context_create(s->engine, &options, &s->context, &diag) != HYP_OK) code = cli_report(tool, &diag);
+    for (size_t i = 0; i < o->buckets.count; i++) free((char *)buckets[i].name);
+    free(buckets);
+    return code;
+}
+
 int session_open(session *s, const session_options *o, const char *tool)
 {
     hyp_engine_options options = {.size = sizeof options,
@@ -116,14 +150,12 @@ int session_open(session *s, const session_options *o, const char *tool)
                                   .group = o->group,
                                   .log = o->verbose ? log_line : NULL,
                                   .log_user = (void *)tool};
-    hyp_context_options limits = {.size = sizeof limits, .memory_limit = (uint64_t)o->memory_mib << 20};
     unsigned char key[HYP_PUBLIC_KEY_BYTES];
     int code = signing_read_key(o->signer, key, &options.require_signature, tool);
     if (code != CLI_OK) return code;
     hyp_diag diag = {0};
-    if (hyp_engine_load_file(o->plan, &options, &s->engine, &diag) != HYP_OK ||
-        hyp_context_create(s->engine, &limits, &s->context, &diag) != HYP_OK)
-        return cli_report(tool, &diag);
+    if (hyp_engine_load_file(o->plan, &options, &s->engine, &diag) != HYP_OK) return cli_report(tool, &diag);
+    if ((code = create_context(s, o, tool)) != CLI_OK) return code;
     s->input_count = hyp_engine_input_count(s->engine);
     s->output_count = hyp_engine_output_count(s->engine);
     s->inputs = cli_alloc(NULL, s->input_count, sizeof *s->inputs);

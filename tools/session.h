@@ -20,6 +20,7 @@ typedef struct session_options {
     bool verbose;
     hyp_group *group; /* borrowed; NULL: this process runs the plan alone */
     cli_list dims;   /* "batch=32" */
+    cli_list buckets; /* "batch=16": sizes that are rounded up */
     cli_list inputs; /* "x=@f.npy", "x=random:3", "x=zeros" */
 } session_options;
 void session_options_free(session_options *o);
@@ -30,6 +31,7 @@ enum {
     SESSION_THREADS,
     SESSION_MEMORY,
     SESSION_SIGNATURE,
+    SESSION_BUCKET,
     SESSION_INPUT,
     SESSION_DIM,
     SESSION_VERBOSE,
@@ -39,8 +41,9 @@ enum {
 #define SESSION_OPTIONS                                                                                                \
     [SESSION_DEVICE] = {"device", 0, "NAME", "auto (default), cpu, cuda, cuda:N or reference"},                        \
     [SESSION_THREADS] = {"threads", 0, "N", "CPU threads of one run (OMP_NUM_THREADS, else all)"},                     \
-    [SESSION_MEMORY] = {"memory-limit", 0, "MIB", "refuse shapes that need more memory"},                      \
-    [SESSION_SIGNATURE] = {"require-signature", 0, "KEY.pub", "refuse a plan that is not signed by this key"},          \
+    [SESSION_MEMORY] = {"memory-limit", 0, "MIB", "refuse shapes that need more memory"},                              \
+    [SESSION_SIGNATURE] = {"require-signature", 0, "KEY.pub", "refuse a plan that is not signed by this key"},         \
+    [SESSION_BUCKET] = {"bucket", 0, "NAME=N", "run sizes of a symbolic dimension as the next multiple of N"},         \
     [SESSION_INPUT] = {"input", 'i', "NAME=VALUE", "@FILE (.npy, .bin, .pb), random:SEED or zeros"},                   \
     [SESSION_DIM] = {"dim", 0, "NAME=SIZE", "size of a symbolic dimension, for random and zeros (1)"},                 \
     [SESSION_VERBOSE] = {"verbose", 'v', NULL, "say which device was taken and why"},                                  \

@@ -399,6 +399,15 @@ typedef struct hyp_context_options {
      * it: false: more is taken beside it. true: such shapes are HYP_ERR_LIMIT, and the context has no more memory than
      * it had. */
     bool no_growth_when_captured;
+    /* Buckets: sizes that are rounded up, so that a run of 13 images is done as one of 16, and few sets of dims are prepared,
+     * with few graphs on a GPU. By name of a symbolic dim, as the plan or the model has it, of rank 1: what it is rounded up to
+     * a multiple of, in dims[0]; without a name: all that may be. Inputs are copied to where there is room for more, with
+     * zeros behind them, and outputs from there: memory of the context's, taken when shapes are prepared, for tensors in the
+     * host's memory beside a GPU when they come first. Dims of all tensors stay those of the caller. Whether it shows the
+     * compiler finds out (`hypatia inspect` tells): HYP_ERR_UNSUPPORTED names the operator that may let it. Read during
+     * hyp_context_create. May be NULL. */
+    const hyp_tensor *buckets;
+    size_t bucket_count;
 } hyp_context_options;
 
 HYP_API HYP_NODISCARD hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *options,
@@ -414,9 +423,8 @@ HYP_API void hyp_context_destroy(hyp_context *context); /* NULL-safe */
  * the device and page-locked, threads where they are very large, and makes graphs of its own. Shapes that run without
  * having been reserved are prepared then, but for graphs, which are made when the same buffers come again. While graphs are
  * made, here or in such a run, CUDA lets no thread of the process wait for the whole device (cudaDeviceSynchronize).
- * A context remembers the last sets of dims: options->shapes. There are no buckets: a run with dims that were
- * rounded up would read and write beyond the caller's tensors, and what it makes of the rest may show in any element. A program
- * that knows its rows to be independent can round its batches up itself, and leave the last rows of the outputs alone.
+ * A context remembers the last sets of dims: options->shapes. With options->buckets it prepares those that are rounded up, which
+ * serve all that are rounded to them.
  * On CUDA this is where kernels of elementwise steps are compiled that neither the engine has nor the user's cache
  * (docs/runtime-cuda.md): that takes about a tenth of a second for each kind of step, and sizes share them. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_reserve(hyp_context *context, const hyp_tensor *inputs, size_t count,

@@ -340,6 +340,14 @@ def check_reports(folder, plan):
     assert "p50" in run(*limited, "batch=2")
     refused = hyp.tool(*limited, "batch=100000")
     assert refused.returncode == 1 and "memory_limit is 1048576" in refused.stderr, refused.stderr
+    sized = ["hypatia", "run", plan, "--device", "cpu", "--input", "image=random:3", "--dim", "batch=3"]
+    plain, rounded = (run(*sized, *more, "--output", "-").split() for more in ([], ["--bucket", "batch=8"]))
+    assert len(plain) == len(rounded) > 30 and "f32[3" in plain
+    assert all(abs(float(a) - float(b)) < 1e-5 for a, b in zip(plain[3:], rounded[3:]) if a[0].isdigit())
+    assert "runs may be padded along it" in run("hypatia", "inspect", plan)
+    for text in ("batch", "batch=0", "=8"):
+        assert f"'{text}' is not of the form batch=16" in hyp.tool(*sized, "--bucket", text).stderr
+    assert "no symbolic dim 'rows'" in hyp.tool(*sized, "--bucket", "rows=8").stderr
     assert "'0' is no number of MiB" in hyp.tool("hypatia", "run", plan, "--memory-limit", "0").stderr
 
     def predicted(batch):

@@ -19,6 +19,7 @@
 
 #include "hypatia/runtime.h"
 #include "runtime/core/choice.h"
+#include "runtime/core/pad.h"
 
 typedef struct hyp_log {
     void (*write)(const char *line, void *user); /* may be NULL */
@@ -38,6 +39,9 @@ typedef struct hyp_bindings {
     const atomic_bool *cancelled;
     const hyp_run_options *run; /* NULL: the run is on the session's stream, and nobody waits */
     bool no_capture; /* what it binds is not to be used again: on a stream that is captured the run is HYP_ERR_UNSUPPORTED */
+    /* By input, then output: those in the device's memory that are smaller than the run's, and have to be moved. NULL:
+     * none */
+    const hyp_pad *pads;
 } hyp_bindings;
 
 /* ---- steps.c: what every backend does around a step ---- */

@@ -2,10 +2,9 @@
 
 #include "base/mem.h"
 #include "base/sized.h"
-#include "runtime/core/context.h"
+#include "runtime/core/buckets.h"
 #include "runtime/core/custom.h"
 
-enum { KEY = 1 + HYP_MAX_RANK };
 enum { REMEMBERED = 16 }; /* sets of dims, where the options name no number: runtime.h promises it */
 
 /* ---- memory ---------------------------------------------------------------------------------------------- */
@@ -100,6 +99,7 @@ hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *giv
     c->edition = hyp_edition_take(engine);
     if (status == HYP_OK) status = engine->backend->session_create(c->edition->model, &options, &c->session, diag);
     if (status == HYP_OK) status = hyp_variables_create(c, diag);
+    if (status == HYP_OK) status = hyp_buckets_create(c, diag);
     if (status == HYP_OK) status = take_shared(c, diag);
     c->behind = false; /* nothing is prepared yet */
     status = leave(c, before, status, diag);
@@ -129,6 +129,7 @@ void hyp_context_destroy(hyp_context *c)
     if (!c) return;
     forget_shapes(c);
     hyp_variables_dispose(c);
+    hyp_buckets_dispose(c);
     if (c->session) c->engine->backend->session_destroy(c->session);
     hyp_edition_release(c->engine, c->edition);
     for (size_t i = 0; c->own && i < c->engine->outputs.count; i++) hyp_aligned_free(c->own[i].data);
@@ -167,8 +168,7 @@ size_t hyp_context_scratch_bytes(const hyp_context *c) { return c ? c->engine->b
 
 /* ---- shapes -------------------------------------------------------------------------------------------- */
 
-/* Fills c->symbols and c->values from the dims of the inputs, which are matched in c->input_order. */
-static hyp_status evaluate(hyp_context *c, const hyp_tensor *inputs, hyp_diag *diag)
+hyp_status hyp_context_evaluate(hyp_context *c, const hyp_tensor *inputs, hyp_diag *diag)
 {
     const HypPlan__Program *p = c->engine->plan.program;
     for (size_t i = 0; i < c->engine->inputs.count; i++)
@@ -191,10 +191,18 @@ static void output_dims(const HypPlan__Program *p, const hyp_io *io, const int64
     for (int32_t a = 0; a < io->info.rank; a++) dims[a] = values[p->tensors[io->tensor]->dims[a]];
 }
 
-static bool key_matches(const hyp_context *c, const hyp_shape *s, const hyp_tensor *inputs)
+void hyp_key_set(const hyp_context *c, const hyp_tensor *inputs, int64_t *key)
 {
-    const int64_t *key = s->key;
-    for (size_t i = 0; i < c->engine->inputs.count; i++, key += KEY) {
+    for (size_t i = 0; i < c->engine->inputs.count; i++, key += HYP_KEY_WORDS) {
+        const hyp_tensor *t = &inputs[c->input_order[i]];
+        key[0] = t->rank;
+        memcpy(key + 1, t->dims, (size_t)t->rank * sizeof *t->dims);
+    }
+}
+
+bool hyp_key_matches(const hyp_context *c, const int64_t *key, const hyp_tensor *inputs)
+{
+    for (size_t i = 0; i < c->engine->inputs.count; i++, key += HYP_KEY_WORDS) {
         const hyp_tensor *t = &inputs[c->input_order[i]];
         if (key[0] != t->rank) return false; /* a remembered rank is valid, so the loop below is bounded */
         for (int32_t a = 0; a < t->rank; a++)
@@ -205,7 +213,7 @@ static bool key_matches(const hyp_context *c, const hyp_shape *s, const hyp_tens
 
 static size_t shape_bytes(const HypPlan__Program *p)
 {
-    size_t words = hyp_plan_shown_inputs(p) * (KEY + 1) + p->n_outputs * (1 + HYP_MAX_RANK) + p->n_dims;
+    size_t words = hyp_plan_shown_inputs(p) * (HYP_KEY_WORDS + 1) + p->n_outputs * (1 + HYP_MAX_RANK) + p->n_dims;
     return sizeof(hyp_shape) + words * sizeof(int64_t);
 }
 
@@ -219,15 +227,11 @@ static hyp_status make_shape(hyp_context *c, const hyp_tensor *inputs, hyp_shape
     if (!s) return hyp_fail_memory(diag, shape_bytes(p));
     _Static_assert(sizeof(size_t) == sizeof(int64_t) && sizeof *s % sizeof(int64_t) == 0, "one array of words");
     s->key = (int64_t *)(s + 1);
-    s->values = s->key + in * KEY;
+    s->values = s->key + in * HYP_KEY_WORDS;
     s->output_dims = s->values + p->n_dims;
     s->input_bytes = (size_t *)(s->output_dims + outs * HYP_MAX_RANK);
     s->output_bytes = s->input_bytes + in;
-    for (size_t i = 0; i < in; i++) {
-        const hyp_tensor *t = &inputs[c->input_order[i]];
-        s->key[i * KEY] = t->rank;
-        memcpy(s->key + i * KEY + 1, t->dims, (size_t)t->rank * sizeof *t->dims);
-    }
+    hyp_key_set(c, inputs, s->key);
     if (p->n_dims) memcpy(s->values, c->values, p->n_dims * sizeof *s->values);
     hyp_status status = HYP_OK;
     for (size_t i = 0; i < in && status == HYP_OK; i++)
@@ -239,6 +243,7 @@ static hyp_status make_shape(hyp_context *c, const hyp_tensor *inputs, hyp_shape
     if (status == HYP_OK) status = hyp_plan_check_bounds(p, s->values, diag);
     if (status == HYP_OK) status = hyp_want_work(p, s->values, c->options.work_limit, diag);
     if (status == HYP_OK) status = hyp_reserve_outputs(c, s, diag);
+    if (status == HYP_OK) status = hyp_buckets_reserve(c, s, diag);
     if (status == HYP_OK) status = take_shared(c, diag);
     if (status == HYP_OK) status = e->backend->prepare(c->session, s->values, &s->prepared, diag);
     if (status == HYP_OK)
@@ -269,12 +274,12 @@ static hyp_status keep_shape(hyp_context *c, hyp_shape *s, hyp_diag *diag)
 static hyp_status find_shape(hyp_context *c, const hyp_tensor *inputs, hyp_diag *diag)
 {
     HYP_TRY(take_weights(c, diag));
-    if (c->current && key_matches(c, c->current, inputs)) return HYP_OK;
+    if (c->current && hyp_key_matches(c, c->current->key, inputs)) return HYP_OK;
     hyp_shape *found = NULL;
     for (size_t i = 0; i < c->shapes.len && !found; i++)
-        if (key_matches(c, c->shapes.data[i], inputs)) found = c->shapes.data[i];
+        if (hyp_key_matches(c, c->shapes.data[i]->key, inputs)) found = c->shapes.data[i];
     if (!found) {
-        HYP_TRY(evaluate(c, inputs, diag));
+        HYP_TRY(hyp_context_evaluate(c, inputs, diag));
         HYP_TRY(make_shape(c, inputs, &found, diag));
         HYP_TRY(keep_shape(c, found, diag));
     }
@@ -294,7 +299,8 @@ hyp_status hyp_context_reserve(hyp_context *c, const hyp_tensor *inputs, size_t 
     HYP_TRY(hyp_want_context(c, "hyp_context_reserve", diag));
     HYP_TRY(hyp_match_tensors(&c->engine->inputs, inputs, count, c->input_order, diag));
     hyp_mem_account *before = enter(c);
-    hyp_status status = find_shape(c, inputs, diag);
+    hyp_status status = c->buckets ? hyp_buckets_round(c, &inputs, diag) : HYP_OK;
+    if (status == HYP_OK) status = find_shape(c, inputs, diag);
     if (status == HYP_OK) c->current->reserved = true;
     if (status == HYP_OK) status = reserve(c, c->current, diag);
     return leave(c, before, status, diag);
@@ -306,16 +312,17 @@ hyp_status hyp_context_memory_needed(hyp_context *c, const hyp_tensor *inputs, s
     HYP_TRY(hyp_want_context(c, "hyp_context_memory_needed", diag));
     HYP_NEED(out_bytes);
     HYP_TRY(hyp_match_tensors(&c->engine->inputs, inputs, count, c->input_order, diag));
-    HYP_TRY(evaluate(c, inputs, diag));
+    if (c->buckets) HYP_TRY(hyp_buckets_round(c, &inputs, diag));
+    HYP_TRY(hyp_context_evaluate(c, inputs, diag));
     HYP_TRY(hyp_plan_check_bounds(c->engine->plan.program, c->values, diag));
     hyp_mem_account *before = enter(c);
     size_t more = 0, most = c->account.most;
     c->account.most = SIZE_MAX;
     hyp_status status = take_weights(c, diag);
     bool known = false;
-    for (size_t i = 0; i < c->shapes.len && !known; i++) known = key_matches(c, c->shapes.data[i], inputs);
+    for (size_t i = 0; i < c->shapes.len && !known; i++) known = hyp_key_matches(c, c->shapes.data[i]->key, inputs);
     if (status == HYP_OK && !known) {
-        more = shape_bytes(c->engine->plan.program);
+        more = shape_bytes(c->engine->plan.program) + (c->buckets ? hyp_buckets_needed(c) : 0);
         size_t large = 0;
         status = c->engine->backend->measure(c->session, c->values, &large, diag);
         more += large;
@@ -334,7 +341,7 @@ hyp_status hyp_context_output_shapes(hyp_context *c, const hyp_tensor *inputs, s
     const hyp_engine *e = c->engine;
     HYP_TRY(hyp_match_tensors(&e->inputs, inputs, input_count, c->input_order, diag));
     HYP_TRY(hyp_match_tensors(&e->outputs, outputs, output_count, c->output_order, diag));
-    HYP_TRY(evaluate(c, inputs, diag));
+    HYP_TRY(hyp_context_evaluate(c, inputs, diag));
     for (size_t i = 0; i < e->outputs.count; i++) {
         hyp_tensor *t = &outputs[c->output_order[i]];
         t->rank = e->outputs.items[i].info.rank;
@@ -352,20 +359,24 @@ static hyp_status run_charged(hyp_context *c, const hyp_tensor *inputs, size_t i
     HYP_TRY(hyp_match_tensors(&e->inputs, inputs, input_count, c->input_order, diag));
     HYP_TRY(hyp_match_tensors(&e->outputs, outputs, output_count, c->output_order, diag));
     bool keep = step_seconds || (how && how->keep_variables);
-    HYP_TRY(find_shape(c, inputs, diag));
+    const hyp_tensor *sized = inputs;
+    if (c->buckets) HYP_TRY(hyp_buckets_round(c, &sized, diag));
+    HYP_TRY(find_shape(c, sized, diag));
+    if (c->buckets) HYP_TRY(hyp_buckets_fit(c, diag));
     const hyp_shape *s = c->current;
     for (size_t i = 0; i < e->inputs.count; i++) {
         hyp_tensor t = inputs[c->input_order[i]];
         if (t.memory == HYP_MEMORY_CONTEXT) t.memory = HYP_MEMORY_HOST; /* what a run gave */
-        HYP_TRY(hyp_match_data(&e->inputs, &e->inputs.items[i], &t, s->input_bytes[i], e->backend, diag));
+        HYP_TRY(hyp_match_data(&e->inputs, &e->inputs.items[i], &t, hyp_input_bytes(c, i), e->backend, diag));
         c->inputs[i] = t.data;
         c->input_memory[i] = t.memory;
+        if (c->buckets) HYP_TRY(hyp_buckets_take_input(c, i, diag));
     }
     HYP_TRY(hyp_take_outputs(c, outputs, diag));
     HYP_TRY(hyp_variables_bind(c, keep, diag));
-    hyp_bindings bindings = {c->inputs,    c->input_memory, c->outputs,    c->output_memory,
-                             step_seconds, &c->options,     &c->cancelled, how,
-                             e->variables.count > 0};
+    hyp_bindings bindings = {
+        c->inputs,   c->input_memory, c->outputs, c->output_memory,       step_seconds,
+        &c->options, &c->cancelled,   how,        e->variables.count > 0, c->buckets ? c->buckets->pads : NULL};
     if (atomic_load_explicit(&c->cancelled, memory_order_relaxed))
         return hyp_fail(diag, HYP_ERR_CANCELLED, "the run was cancelled before it began: hyp_context_cancel");
     HYP_TRY(e->backend->run(c->session, s->prepared, &bindings, diag));
@@ -493,7 +504,8 @@ hyp_status hyp_context_tune(hyp_context *c, const hyp_tensor *inputs, size_t cou
                         options.seconds);
     if (options.seconds == 0) options.seconds = 60;
     HYP_TRY(hyp_match_tensors(&e->inputs, inputs, count, c->input_order, diag));
-    HYP_TRY(evaluate(c, inputs, diag));
+    if (c->buckets) HYP_TRY(hyp_buckets_round(c, &inputs, diag));
+    HYP_TRY(hyp_context_evaluate(c, inputs, diag));
     HYP_TRY(hyp_plan_check_bounds(e->plan.program, c->values, diag));
     HYP_TRY(hyp_want_work(e->plan.program, c->values, c->options.work_limit, diag));
     hyp_tune_report report;

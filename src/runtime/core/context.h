@@ -9,7 +9,7 @@ typedef struct hyp_shape {
     void *prepared;    /* the backend's; NULL only while the shape is being made */
     uint64_t last_use; /* by hyp_context.clock */
     bool reserved;     /* by the caller: runs are to find all made */
-    int64_t *key;      /* for each input: rank, then HYP_MAX_RANK dims as the caller gives them, 0 beyond the rank */
+    int64_t *key;      /* hyp_key_set */
     int64_t *values;   /* the plan's dims, evaluated; valid as long as `prepared` */
     size_t *input_bytes, *output_bytes;
     int64_t *output_dims; /* for each output HYP_MAX_RANK entries */
@@ -26,6 +26,8 @@ typedef struct hyp_variable_state {
     size_t bytes;
     bool second; /* which of them has the value */
 } hyp_variable_state;
+
+typedef struct hyp_buckets hyp_buckets; /* buckets.h */
 
 struct hyp_context {
     hyp_engine *engine;
@@ -55,11 +57,22 @@ struct hyp_context {
     size_t state_bytes;
     bool running; /* there are runs whose end nobody has waited for */
     bool changes; /* the last one may fail yet: when it has ended well, its buffers have the values */
+    hyp_buckets *buckets; /* NULL: sizes are as the caller gives them */
     hyp_own_output *own; /* by output: memory of the context's, for those that the caller gives none for */
     hyp_arena arena;
 };
 
-/* outputs.c. Takes memory for the outputs of a shape that are cut when a run ends. */
+/* A set of dims, for each input: rank, then HYP_MAX_RANK dims as the caller gives them, 0 beyond the rank. `inputs` are
+ * matched in c->input_order. */
+enum { HYP_KEY_WORDS = 1 + HYP_MAX_RANK };
+void hyp_key_set(const hyp_context *c, const hyp_tensor *inputs, int64_t *key);
+bool hyp_key_matches(const hyp_context *c, const int64_t *key, const hyp_tensor *inputs);
+/* Fills c->dims, c->symbols and c->values from the dims of inputs. */
+HYP_NODISCARD hyp_status hyp_context_evaluate(hyp_context *c, const hyp_tensor *inputs, hyp_diag *diag);
+
+/* outputs.c. Memory of the context's for a tensor, which only grows. */
+HYP_NODISCARD hyp_status hyp_want_own(hyp_own_output *own, size_t bytes, hyp_diag *diag);
+/* Takes memory for the outputs of a shape that are cut when a run ends. */
 HYP_NODISCARD hyp_status hyp_reserve_outputs(hyp_context *c, const hyp_shape *s, hyp_diag *diag);
 /* Where a run of the current shape puts the outputs, which are matched in c->output_order: the memory that the caller
  * gives or, where that is none, or too little for what the data may say, the context's. */

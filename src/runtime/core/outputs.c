@@ -3,10 +3,9 @@
 
 #include "base/dtype.h"
 #include "base/mem.h"
-#include "runtime/core/context.h"
+#include "runtime/core/buckets.h"
 
-/* Memory of the context's for an output, which only grows. */
-static hyp_status want_own(hyp_own_output *own, size_t bytes, hyp_diag *diag)
+hyp_status hyp_want_own(hyp_own_output *own, size_t bytes, hyp_diag *diag)
 {
     enum { ALIGN = 64 };
     if (own->data && own->bytes >= bytes) return HYP_OK;
@@ -20,7 +19,7 @@ static hyp_status want_own(hyp_own_output *own, size_t bytes, hyp_diag *diag)
 hyp_status hyp_reserve_outputs(hyp_context *c, const hyp_shape *s, hyp_diag *diag)
 {
     for (size_t i = 0; i < c->engine->outputs.count; i++)
-        if (c->engine->outputs.items[i].size) HYP_TRY(want_own(&c->own[i], s->output_bytes[i], diag));
+        if (c->engine->outputs.items[i].size) HYP_TRY(hyp_want_own(&c->own[i], s->output_bytes[i], diag));
     return HYP_OK;
 }
 
@@ -28,15 +27,23 @@ static hyp_status take_output(hyp_context *c, size_t i, const hyp_tensor *t, hyp
 {
     const hyp_engine *e = c->engine;
     const hyp_io *io = &e->outputs.items[i];
+    const hyp_pad *pad = hyp_output_pad(c, i);
     size_t bytes = c->current->output_bytes[i];
     hyp_tensor given = *t;
+    bool own = t->memory == HYP_MEMORY_CONTEXT || io->size;
     if (io->size && t->memory != HYP_MEMORY_HOST && t->memory != HYP_MEMORY_CONTEXT)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
                         "output '%s': how large it is is known on the host alone; give memory there", io->info.name);
     if (io->size && t->memory == HYP_MEMORY_HOST) /* how many bytes it needs shows when the run has ended */
         HYP_TRY(hyp_match_data(&e->outputs, io, t, 0, e->backend, diag));
-    if (io->size || t->memory == HYP_MEMORY_CONTEXT) {
-        HYP_TRY(want_own(&c->own[i], bytes, diag));
+    if (pad && t->memory != HYP_MEMORY_CONTEXT && !io->size) {
+        bytes = hyp_pad_bytes(pad->dims, pad->rank, pad->element_bytes);
+        HYP_TRY(hyp_match_data(&e->outputs, io, t, bytes, e->backend, diag));
+        own = t->memory == HYP_MEMORY_HOST;
+    }
+    if (own) {
+        bytes = c->current->output_bytes[i];
+        HYP_TRY(hyp_want_own(&c->own[i], bytes, diag));
         given.data = c->own[i].data;
         given.bytes = c->own[i].bytes;
         given.memory = HYP_MEMORY_HOST;
@@ -80,9 +87,14 @@ static hyp_status cut_output(hyp_context *c, size_t i, hyp_tensor *t, size_t *by
 static hyp_status give_output(hyp_context *c, size_t i, hyp_tensor *t, hyp_diag *diag)
 {
     const hyp_io *io = &c->engine->outputs.items[i];
-    size_t bytes = c->current->output_bytes[i];
+    const hyp_pad *pad = hyp_output_pad(c, i);
+    size_t bytes = pad ? hyp_pad_bytes(pad->dims, pad->rank, pad->element_bytes) : c->current->output_bytes[i];
     t->rank = io->info.rank;
-    memcpy(t->dims, c->current->output_dims + i * HYP_MAX_RANK, sizeof t->dims);
+    memcpy(t->dims, pad ? pad->dims : c->current->output_dims + i * HYP_MAX_RANK, sizeof t->dims);
+    if (pad && c->outputs[i] == c->own[i].data) {
+        bool straight = t->memory == HYP_MEMORY_HOST && !io->size;
+        hyp_pad_out(pad, straight ? t->data : c->own[i].data, c->own[i].data);
+    }
     if (io->size) HYP_TRY(cut_output(c, i, t, &bytes, diag));
     if (t->memory == HYP_MEMORY_CONTEXT) {
         t->data = c->own[i].data;

@@ -35,6 +35,9 @@ static inline int load_plan(void **state)
     HypPlan__Pointwise *sum = pb_pointwise(&builder, HYP_F32, 2, shape);
     pb_operand(&builder, sum, twice, strides);
     pb_result(&builder, sum, y, pb_instr(&builder, sum, OP(ADD), 0, 0, 0, 0, HYP_F32));
+    static char nothing[] = "", *padding[] = {nothing};
+    builder.program.padding = padding;
+    builder.program.n_padding = 1;
     engine = pb_load(&builder, HYP_DEVICE_CUDA);
     return 0;
 }
@@ -52,6 +55,14 @@ static inline hyp_context *create(const hyp_context_options *options)
     hyp_context *context;
     OK(hyp_context_create(engine, options, &context, &diag));
     return context;
+}
+
+/* Whose runs of so many rows are done as those of the next multiple. */
+static inline hyp_context *create_rounding(int64_t multiple, CUstream stream)
+{
+    const hyp_tensor bucket = {.name = "rows", .rank = 1, .dims = {multiple}};
+    hyp_context_options options = {.size = sizeof options, .stream = stream, .buckets = &bucket, .bucket_count = 1};
+    return create(&options);
 }
 
 /* Room for x and y of so many rows on the device. */

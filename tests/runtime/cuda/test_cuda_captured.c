@@ -101,6 +101,28 @@ static void a_graph_outlives_growth(void **state)
     hyp_context_release_captured(NULL);
 }
 
+/* The copies of a run that is padded are in the graph, too. */
+static void a_graph_of_a_padded_run_outlives_growth(void **state)
+{
+    (void)state;
+    for (size_t odd = 0; odd < 16; odd += 12) {
+        hyp_context *context = create_rounding(16, dev.stream);
+        OK(reserve(context, 3));
+        graph g = capture_run(context, 5, odd), whole = capture_run(context, 16, odd);
+        for (int64_t rows = 3; rows <= MOST_ROWS; rows *= 5) {
+            check_run(context, rows, (float)rows);
+            check_graph(&g, (float)rows, odd);
+            check_graph(&whole, (float)rows, odd);
+            OK(reserve(context, 2 * rows));
+        }
+        free_graph(&g);
+        free_graph(&whole);
+        hyp_context_release_captured(context);
+        check_run(context, 5, 7);
+        hyp_context_destroy(context);
+    }
+}
+
 static void memory_that_no_graph_uses_is_freed_when_shapes_grow(void **state)
 {
     (void)state;
@@ -447,6 +469,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_graph_outlives_growth),
+        cmocka_unit_test(a_graph_of_a_padded_run_outlives_growth),
         cmocka_unit_test(memory_that_no_graph_uses_is_freed_when_shapes_grow),
         cmocka_unit_test(a_graph_outlives_eviction_and_what_tuning_does),
         cmocka_unit_test(copies_of_tensors_at_odd_addresses_are_kept_too),

@@ -81,6 +81,28 @@ static void after_reserving_no_run_takes_anything(void **state)
     hyp_context_destroy(context);
 }
 
+/* All numbers of rows in a bucket, wherever tensors lie, replay what was made for it: their copies are at one place. */
+static void runs_in_a_bucket_have_one_graph(void **state)
+{
+    (void)state;
+    hyp_context *context = create_rounding(32, NULL);
+    make_sets(33);
+    reserve(context, 20);
+    uint64_t taken = takes(), allocated = hyp_mem_count(), captured = captures();
+    for (int i = 0; i < 200; i++) {
+        const buffers *b = &sets[i % SETS];
+        size_t odd = i % 3 == 0 ? 4 : 0;
+        check_run(context, &(buffers){b->x + odd, b->y + odd, 1 + i * 7 % 31}, (float)i);
+    }
+    assert_int_equal(takes(), taken);
+    assert_int_equal(hyp_mem_count(), allocated);
+    assert_int_equal(captures(), captured + 1); /* one that is there, for the place of the copies */
+    for (int i = 0; i < 4; i++) check_run(context, &sets[0], (float)i); /* 33 of 64 */
+    for (int i = 0; i < 40; i++) check_run(context, &(buffers){sets[i % 3].x, sets[1].y, 32 - i % 2}, (float)i);
+    free_sets();
+    hyp_context_destroy(context);
+}
+
 /* What else the context does between runs does not undo it: larger shapes move scratch memory. */
 static void growth_needs_no_new_graphs(void **state)
 {
@@ -219,6 +241,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(after_reserving_no_run_takes_anything),
+        cmocka_unit_test(runs_in_a_bucket_have_one_graph),
         cmocka_unit_test(growth_needs_no_new_graphs),
         cmocka_unit_test(buffers_in_turn_do_not_take_graphs_from_each_other),
         cmocka_unit_test(shapes_that_are_not_reserved_get_graphs_one_by_one),

@@ -6,12 +6,11 @@
 
 enum { COPY_THREADS = 256 };
 
-hyp_status hyp_cuda_mover_init(hyp_cuda_build *b, const hyp_cuda_box *box, size_t size, int64_t x_offset,
-                               int64_t y_offset, hyp_cuda_mover *out)
+void hyp_cuda_mover_plan(const hyp_cuda_device *device, const hyp_cuda_box *box, size_t size, int64_t x_offset,
+                         int64_t y_offset, hyp_cuda_mover *out)
 {
-    const hyp_cuda_device *device = b->session->model->device;
     hyp_cuda_move_plan(box, size, x_offset, y_offset, &out->move);
-    if (out->move.kind == HYP_CUDA_MOVE_BLOCK) return HYP_OK;
+    if (out->move.kind == HYP_CUDA_MOVE_BLOCK) return;
     if (out->move.kind == HYP_CUDA_MOVE_TRANSPOSE)
         out->grid = (hyp_cuda_grid){.kernel = HYP_CUDA_KERNEL_transpose,
                                     .blocks = hyp_cuda_blocks(device, out->move.args.total_tiles, 1),
@@ -23,7 +22,13 @@ hyp_status hyp_cuda_mover_init(hyp_cuda_build *b, const hyp_cuda_box *box, size_
                                     .blocks = hyp_cuda_blocks(device, out->move.args.copy.total, COPY_THREADS),
                                     .block_x = COPY_THREADS,
                                     .block_y = 1};
-    return hyp_cuda_need_kernel(b, out->grid.kernel);
+}
+
+hyp_status hyp_cuda_mover_init(hyp_cuda_build *b, const hyp_cuda_box *box, size_t size, int64_t x_offset,
+                               int64_t y_offset, hyp_cuda_mover *out)
+{
+    hyp_cuda_mover_plan(b->session->model->device, box, size, x_offset, y_offset, out);
+    return out->move.kind == HYP_CUDA_MOVE_BLOCK ? HYP_OK : hyp_cuda_need_kernel(b, out->grid.kernel);
 }
 
 hyp_status hyp_cuda_mover_run(hyp_cuda_session *s, hyp_cuda_mover *mover, CUdeviceptr x, CUdeviceptr y, hyp_diag *diag)

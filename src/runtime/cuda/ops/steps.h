@@ -77,6 +77,9 @@ typedef struct hyp_cuda_mover {
     hyp_cuda_move move;
     hyp_cuda_grid grid;
 } hyp_cuda_mover;
+/* The second one while shapes are prepared: the kernel that it takes is loaded. */
+void hyp_cuda_mover_plan(const hyp_cuda_device *device, const hyp_cuda_box *box, size_t size, int64_t x_offset,
+                         int64_t y_offset, hyp_cuda_mover *out);
 HYP_NODISCARD hyp_status hyp_cuda_mover_init(hyp_cuda_build *b, const hyp_cuda_box *box, size_t size, int64_t x_offset,
                                              int64_t y_offset, hyp_cuda_mover *out);
 HYP_NODISCARD hyp_status hyp_cuda_mover_run(hyp_cuda_session *s, hyp_cuda_mover *mover, CUdeviceptr x, CUdeviceptr y,

@@ -184,6 +184,7 @@ static hyp_status set_up_convolutions(hyp_cuda_session *s, hyp_diag *diag)
 static hyp_status set_up_session(hyp_cuda_session *s, const hyp_context_options *options, hyp_diag *diag)
 {
     s->kept.no_growth = options->no_growth_when_captured;
+    s->pads = options->bucket_count > 0;
     HYP_TRY(hyp_cuda_streams_init(s, options, diag));
     HYP_TRY(hyp_cuda_branches_wanted(&s->branches.wanted, diag));
     const HypPlan__Program *p = s->model->plan->program;

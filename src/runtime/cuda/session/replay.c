@@ -210,6 +210,14 @@ static hyp_status make_graphs(hyp_cuda_session *s, hyp_cuda_prepared *p, hyp_dia
     return hyp_cuda_check(lib, lib->cuStreamSynchronize(s->recorder), "cuStreamSynchronize", diag);
 }
 
+static hyp_status reserve_padding(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag)
+{
+    HYP_TRY(hyp_cuda_enter(s->model->device, diag));
+    hyp_status status = hyp_cuda_stage_reserve(s, p, diag);
+    hyp_cuda_leave(s->model->device);
+    return status;
+}
+
 hyp_status hyp_cuda_reserve(void *session, void *prepared, hyp_diag *diag)
 {
     hyp_cuda_session *s = session;
@@ -218,6 +226,7 @@ hyp_status hyp_cuda_reserve(void *session, void *prepared, hyp_diag *diag)
     hyp_diag why = {0};
     CUdeviceptr at;
     size_t bytes = p->staging_bytes ? p->staging_bytes : 1; /* copies within a graph are of memory that is there */
+    if (s->pads) HYP_TRY(reserve_padding(s, p, diag));
     if (p->ops.len == 0 || p->replays.graphs == HYP_CUDA_REPLAYS || p->replays.runs < p->replays.next) return HYP_OK;
     HYP_TRY(hyp_cuda_enter(s->model->device, diag));
     hyp_status status = hyp_cuda_take(lib, bytes, &at, &why);

@@ -131,9 +131,10 @@ static hyp_status check_gpu(hyp_cuda_session *s, const given *e, hyp_diag *diag)
     return HYP_OK;
 }
 
-static hyp_cuda_way choose_way(const hyp_cuda_library *lib, const given *e, size_t bytes)
+static hyp_cuda_way choose_way(const hyp_cuda_library *lib, const given *e, size_t bytes, bool padded)
 {
     if (bytes == 0) return HYP_CUDA_WAY_NONE;
+    if (e->memory == HYP_MEMORY_CUDA && padded) return HYP_CUDA_WAY_PADDED;
     if (e->memory == HYP_MEMORY_CUDA)
         return (uintptr_t)e->data % HYP_CUDA_MIN_ALIGN == 0 ? HYP_CUDA_WAY_NONE : HYP_CUDA_WAY_MOVED;
     if (bytes <= HYP_CUDA_SMALL) return HYP_CUDA_WAY_PACKED;
@@ -170,6 +171,14 @@ static hyp_status take_memory(hyp_cuda_session *s, const hyp_cuda_prepared *p, s
     return HYP_OK;
 }
 
+hyp_status hyp_cuda_stage_reserve(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag)
+{
+    const HypPlan__Program *program = s->model->plan->program;
+    size_t bytes = p->packed_bytes;
+    for (size_t i = 0; i < program->n_inputs + program->n_outputs; i++) staged_at(p, i, &bytes);
+    return hyp_cuda_grow(s, &s->staging.device, &s->staging.device_bytes, bytes, "inputs and outputs", diag);
+}
+
 hyp_status hyp_cuda_stage(hyp_cuda_session *s, const hyp_cuda_prepared *p, const hyp_bindings *b, bool *out_host,
                           hyp_diag *diag)
 {
@@ -181,12 +190,12 @@ hyp_status hyp_cuda_stage(hyp_cuda_session *s, const hyp_cuda_prepared *p, const
     for (size_t i = 0; i < edges; i++) {
         given e = given_edge(program, b, i);
         bool own = i < program->n_inputs ? i >= inputs : i >= outputs;
-        hyp_cuda_way way = choose_way(&s->model->device->lib, &e, p->edge_bytes[i]);
+        hyp_cuda_way way = choose_way(&s->model->device->lib, &e, p->edge_bytes[i], b->pads && b->pads[i].used);
         if (!own && e.memory == HYP_MEMORY_CUDA && p->edge_bytes[i] > 0) HYP_TRY(check_gpu(s, &e, diag));
         s->staging.ways[i] = way;
         s->at[e.tensor] = (CUdeviceptr)(uintptr_t)e.data;
         staged = staged || way != HYP_CUDA_WAY_NONE;
-        *out_host = *out_host || way > HYP_CUDA_WAY_MOVED;
+        *out_host = *out_host || way > HYP_CUDA_WAY_PADDED;
     }
     if (*out_host && s->captured)
         return hyp_fail(
@@ -318,6 +327,7 @@ hyp_status hyp_cuda_stage_inputs(hyp_cuda_session *s, const hyp_cuda_prepared *p
         switch (s->staging.ways[i]) {
         case HYP_CUDA_WAY_NONE: break;
         case HYP_CUDA_WAY_MOVED: result = lib->cuMemcpyDtoDAsync(to, (uintptr_t)from, bytes, s->stream); break;
+        case HYP_CUDA_WAY_PADDED: HYP_TRY(hyp_cuda_pad(s, &b->pads[i], to, (uintptr_t)from, false, diag)); break;
         case HYP_CUDA_WAY_PACKED: memcpy(s->staging.packed + p->edge_offset[i], from, bytes); break;
         case HYP_CUDA_WAY_PIECES: HYP_TRY(copy_pieces(s, to, b->inputs[i], bytes, false, diag)); break;
         case HYP_CUDA_WAY_DIRECT: result = lib->cuMemcpyHtoDAsync(to, from, bytes, s->stream); break;
@@ -340,6 +350,8 @@ hyp_status hyp_cuda_stage_outputs(hyp_cuda_session *s, const hyp_cuda_prepared *
             CUresult result = CUDA_SUCCESS;
             if ((way == HYP_CUDA_WAY_PIECES) != (pieces == 1)) continue;
             if (way == HYP_CUDA_WAY_PIECES) HYP_TRY(copy_pieces(s, from, b->outputs[i], bytes, true, diag));
+            if (way == HYP_CUDA_WAY_PADDED)
+                HYP_TRY(hyp_cuda_pad(s, &b->pads[edge], from, (uintptr_t)b->outputs[i], true, diag));
             if (way == HYP_CUDA_WAY_MOVED)
                 result = lib->cuMemcpyDtoDAsync((uintptr_t)b->outputs[i], from, bytes, s->stream);
             if (way == HYP_CUDA_WAY_DIRECT) result = lib->cuMemcpyDtoHAsync(b->outputs[i], from, bytes, s->stream);

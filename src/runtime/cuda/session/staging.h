@@ -1,14 +1,15 @@
 /* staging.h - the inputs and outputs of a run that it cannot use where they lie: those in host memory, and those on the
- * device that do not start at a multiple of HYP_CUDA_MIN_ALIGN. They have copies in staging memory on the device.
+ * device that do not start at a multiple of HYP_CUDA_MIN_ALIGN, or are smaller than the run's. They have copies in
+ * staging memory on the device.
  *
  * Between host and device they pass through page-locked memory of the context, which the device reads and writes by
  * itself while the host goes on:
  *
- *   - Small tensors lie one behind the other, so that all inputs are one transfer, and all outputs. Both are launches of
- *     our kernel for copies, and a part of the graph that is replayed.
+ *   - Small tensors lie one behind the other, so that all inputs are one transfer, and all outputs. Both are launches
+ * of our kernel for copies, and a part of the graph that is replayed.
  *   - Large ones go in pieces through a ring, so that one piece is copied by the host while others are under way; very
- *     large ones by several threads, each through a place of the ring. Where the caller's memory is page-locked, they go
- *     from or to that.
+ *     large ones by several threads, each through a place of the ring. Where the caller's memory is page-locked, they
+ * go from or to that.
  *
  * Where there is no page-locked memory to be had, the driver copies from and to the caller's memory as it can.
  */
@@ -38,6 +39,7 @@ enum { HYP_CUDA_SEEN_BITS = 7, HYP_CUDA_SEEN = 1 << HYP_CUDA_SEEN_BITS };
 typedef enum hyp_cuda_way {
     HYP_CUDA_WAY_NONE,   /* it is used in place */
     HYP_CUDA_WAY_MOVED,  /* copied on the device */
+    HYP_CUDA_WAY_PADDED, /* so, too, to where there is room around it, or from there */
     HYP_CUDA_WAY_PACKED, /* together with others */
     HYP_CUDA_WAY_PIECES, /* through the ring */
     HYP_CUDA_WAY_DIRECT  /* from or to the caller's host memory */
@@ -60,6 +62,13 @@ typedef struct hyp_cuda_staging {
 
 HYP_NODISCARD hyp_status hyp_cuda_staging_init(hyp_cuda_staging *g, size_t edges, hyp_diag *diag);
 void hyp_cuda_staging_dispose(hyp_cuda_staging *g, const hyp_cuda_library *lib);
+
+/* Takes the device memory that runs of these shapes need whose tensors on the device are smaller than theirs. */
+HYP_NODISCARD hyp_status hyp_cuda_stage_reserve(struct hyp_cuda_session *s, const struct hyp_cuda_prepared *p,
+                                                hyp_diag *diag);
+/* padding.c: queues the copy of an input to the middle of zeros at `room`, or of an output from there. */
+HYP_NODISCARD hyp_status hyp_cuda_pad(struct hyp_cuda_session *s, const hyp_pad *pad, CUdeviceptr room,
+                                      CUdeviceptr data, bool out, hyp_diag *diag);
 
 /* The parts of a run, in this order; `p` are the shapes, `b` the caller's tensors.
  *
