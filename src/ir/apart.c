@@ -72,6 +72,9 @@ static bool keeps_by_itself(const look *l)
     case HYP_OP_transpose:
     case HYP_OP_expand: return true;
     case HYP_OP_gather: return l->input == 1 || !is_axis(attrs[0].i, axis, rank);
+    case HYP_OP_gather_elements: /* indices may be fewer than what they are read beside, not more */
+        return !is_axis(attrs[0].i, axis, rank) &&
+               l->x->dims[axis] == type_of(l->g, l->n->inputs[1 - l->input])->dims[axis];
     case HYP_OP_gather_nd: return l->input == 1 && axis + 1 < rank && attrs[0].i == 0;
     case HYP_OP_matmul: return axis != summed_axis(l);
     case HYP_OP_gemm: return l->input == 2 || axis != summed_axis(l);
