@@ -194,6 +194,13 @@ static void every_call_knows_them(void **state)
     assert_ok(hyp_context_run(c, r.in, 2, own, 3, diag));
     assert_int_equal(own[1].bytes, 7 * 3 * WIDTH * sizeof(float));
     for (int64_t i = 0; i < 3 * 7; i++) assert_true(((float *)own[1].data)[i * WIDTH] == at(i % 7, i / 7, 0));
+    /* In another order, by name. */
+    fill(&r, 7, 3);
+    hyp_tensor swapped[] = {r.in[1], r.in[0]};
+    swapped[0].name = "v";
+    swapped[1].name = "x";
+    assert_ok(hyp_context_run(c, swapped, 2, r.out, 3, diag));
+    check(&r, 7, 3);
     /* The context's memory is an input like any other. */
     hyp_tensor again[] = {own[0], r.in[1]};
     fill(&r, 7, 3);

@@ -85,12 +85,13 @@ static hyp_status make(hyp_context *c, hyp_buckets *b, hyp_diag *diag)
     hyp_arena *a = &c->arena;
     bool *rounded = hyp_arena_zalloc(a, p->n_dims, sizeof *rounded);
     b->key = hyp_arena_zalloc(a, in, HYP_KEY_WORDS * sizeof *b->key);
+    b->order = hyp_arena_zalloc(a, in, sizeof *b->order);
     b->inputs = hyp_arena_zalloc(a, in, sizeof *b->inputs);
     b->pads = hyp_arena_zalloc(a, in + out, sizeof *b->pads);
     b->output_dims = hyp_arena_zalloc(a, out, sizeof *b->output_dims);
     b->rounds = hyp_arena_zalloc(a, in + out, sizeof *b->rounds);
     b->own = hyp_arena_zalloc(a, in, sizeof *b->own);
-    if (!rounded || !b->key || !b->inputs || !b->pads || !b->output_dims || !b->rounds || !b->own)
+    if (!rounded || !b->key || !b->order || !b->inputs || !b->pads || !b->output_dims || !b->rounds || !b->own)
         return hyp_fail_memory(diag, (in + out) * sizeof *b->pads);
     for (size_t d = 0; d < p->n_dims; d++) {
         const HypPlan__Dim *dim = p->dims[d];
@@ -161,8 +162,11 @@ hyp_status hyp_buckets_round(hyp_context *c, const hyp_tensor **inputs, hyp_diag
     hyp_buckets *b = c->buckets;
     const hyp_engine *e = c->engine;
     const HypPlan__Program *p = e->plan.program;
-    if (b->known && hyp_key_matches(c, b->key, *inputs)) return *inputs = b->inputs, HYP_OK;
+    size_t order_bytes = e->inputs.count * sizeof *b->order;
+    if (b->known && memcmp(b->order, c->input_order, order_bytes) == 0 && hyp_key_matches(c, b->key, *inputs))
+        return *inputs = b->inputs, HYP_OK;
     b->known = false;
+    memcpy(b->order, c->input_order, order_bytes);
     HYP_TRY(hyp_context_evaluate(c, *inputs, diag));
     hyp_key_set(c, *inputs, b->key);
     for (size_t i = 0; i < e->outputs.count; i++)

@@ -12,7 +12,8 @@ struct hyp_buckets {
     /* Of the dims that came last: */
     bool known;
     int64_t *key;                         /* as hyp_shape.key */
-    hyp_tensor *inputs;                   /* as the caller orders them: their dims, rounded */
+    uint32_t *order;                      /* in which they came: c->input_order */
+    hyp_tensor *inputs;                   /* in that order: their dims, rounded */
     int64_t (*output_dims)[HYP_MAX_RANK]; /* that the caller is to see */
     hyp_pad *pads;                        /* by input, then output */
 };
