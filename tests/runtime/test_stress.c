@@ -76,9 +76,12 @@ static void *serve(void *opaque)
 {
     shared *s = opaque;
     for (long run = 0; atomic_fetch_sub(&s->left, LIVES) > 0;) {
+        const hyp_tensor bucket = {.rank = 1, .dims = {4}};
+        const hyp_context_options options = {
+            .size = sizeof options, .buckets = &bucket, .bucket_count = run / LIVES % 2}; /* every other one rounds */
         hyp_context *context = NULL;
         pthread_mutex_lock(&s->lock);
-        hyp_status status = s->engine ? hyp_context_create(s->engine, NULL, &context, NULL) : HYP_ERR_NO_MEMORY;
+        hyp_status status = s->engine ? hyp_context_create(s->engine, &options, &context, NULL) : HYP_ERR_NO_MEMORY;
         pthread_mutex_unlock(&s->lock);
         if (status != HYP_OK) atomic_fetch_add(&s->failed, 1);
         for (int i = 0; i < LIVES && status == HYP_OK; i++, run++) {
@@ -184,6 +187,9 @@ static int start(void **state)
         for (int s = 0; s < SIZES; s++) up_expect(&versions[v], sizes[s], expected[v][s]);
     }
     up_build(&plan, &versions[0], 0);
+    static char nothing[] = "", *padding[] = {nothing};
+    plan.outer.program.padding = padding;
+    plan.outer.program.n_padding = 1;
     pb_write(&plan.outer, path);
     return 0;
 }

@@ -471,9 +471,11 @@ DRIVER cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t n, CUstream at)
 }
 DRIVER cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream at)
 {
+    FAULT("cuMemcpyDtoDAsync");
     return queue(at, [=] { memmove((void *)to, (void *)from, n); }), CUDA_SUCCESS;
 }
 DRIVER cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t n, CUstream at)
 {
+    FAULT("cuMemsetD8Async");
     return queue(at, [=] { memset((void *)to, value, n); }), CUDA_SUCCESS;
 }

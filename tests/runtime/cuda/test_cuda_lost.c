@@ -37,6 +37,9 @@ static int make_plan(void **state)
     HypPlan__Pointwise *sum = pb_pointwise(&builder, HYP_F64, 2, shape);
     pb_operand(&builder, sum, y, strides);
     pb_result(&builder, sum, z, pb_instr(&builder, sum, HYP_PLAN__POINTWISE__OP__ADD, 0, 0, 0, 0, HYP_F64));
+    static char nothing[] = "", *padding[] = {nothing};
+    builder.program.padding = padding;
+    builder.program.n_padding = 1;
     pb_write(&builder, path);
     setenv("HYPATIA_EMULATOR", "", 1);
     assert_true(emulator_function("emulator_fail", &inject));
@@ -193,15 +196,22 @@ static void a_graph_that_there_is_no_memory_for_is_done_without(void **state)
 static bool live(const char *call, int result, int n)
 {
     hyp_engine *engine = NULL;
-    hyp_context *context = NULL;
+    hyp_context *context = NULL, *rounding = NULL;
     hyp_diag diag = {0};
+    const hyp_tensor bucket = {.rank = 1, .dims = {8}}, x = {.dtype = HYP_F64, .rank = 2, .dims = {ROWS, WIDTH}};
+    const hyp_context_options rounded = {.size = sizeof rounded, .buckets = &bucket, .bucket_count = 1};
     inject(call, result, n);
     hyp_status status = load(&engine, &diag);
     if (status == HYP_OK) status = hyp_context_create(engine, NULL, &context, &diag);
     for (int i = 0; i < 3 && status == HYP_OK; i++) status = run(context, ROWS, HYP_MEMORY_HOST, &diag);
     for (int i = 0; i < 3 && status == HYP_OK; i++) status = run(context, 2 * ROWS, HYP_MEMORY_CUDA, &diag);
     if (status == HYP_OK) status = run(context, LARGE, HYP_MEMORY_HOST, &diag);
+    if (status == HYP_OK) status = hyp_context_create(engine, &rounded, &rounding, &diag);
+    if (status == HYP_OK) status = hyp_context_reserve(rounding, &x, 1, &diag);
+    for (int i = 0; i < 3 && status == HYP_OK; i++) status = run(rounding, ROWS + i, HYP_MEMORY_CUDA, &diag);
+    if (status == HYP_OK) status = run(rounding, 2 * ROWS, HYP_MEMORY_HOST, &diag);
     hyp_context_destroy(context);
+    hyp_context_destroy(rounding);
     hyp_engine_destroy(engine);
     bool came = !inject("", 0, 0);
     if (status != HYP_OK && status != HYP_ERR_DEVICE && status != HYP_ERR_NO_MEMORY && status != HYP_ERR_DEVICE_LOST)
@@ -223,6 +233,8 @@ static void no_call_that_fails_crashes_or_leaks(void **state)
                                         "cuMemcpyHtoDAsync",
                                         "cuMemcpyHtoDAsync",
                                         "cuMemcpyDtoHAsync",
+                                        "cuMemcpyDtoDAsync",
+                                        "cuMemsetD8Async",
                                         "cuStreamCreateWithPriority",
                                         "cuStreamSynchronize",
                                         "cuStreamBeginCapture",
