@@ -61,6 +61,12 @@ def selected():
          node("Softmax", "a", "b", axis=-1), node("ReduceSum", "k one", "d", keepdims=1), node("Add", "b d", "y")],
         {**MATRIX, "c": (TensorProto.BOOL, ("n",))}, {"y": F32, "z": F32}, {"w": np.float32([[1], [2], [0], [1]]), "one": i64(1)}), [
             {"x": x_of(n, 4), "c": rng.random(n) < part} for n, part in ((3, 0.5), (6, 1), (4, 0), (9, 0.3))]
+    yield "rows that are looked at", model(
+        [node("Compress", "x c", "k", axis=0), node("LayerNormalization", "k g", "y"), node("ArgMax", "y", "i", axis=1),
+         node("TopK", "y two", "t j", axis=-1), node("CumSum", "y last", "z")],
+        {**MATRIX, "c": (TensorProto.BOOL, ("n",))}, {"y": F32, "z": F32, "t": F32, "i": I64, "j": I64},
+        {"g": np.float32([1, 2, 3, 4]), "two": i64(2), "last": np.int64(1)}), [
+            {"x": x_of(n, 4, part=1), "c": rng.random(n) < part} for n, part in ((3, 0.5), (6, 1), (4, 0), (9, 0.3))]
     yield "elements by a condition", model(
         [node("Less", "x zero", "c"), node("Reshape", "c all", "f"), node("Compress", "x f", "y")], MATRIX, {"y": F32},
         {"zero": np.float32(0), "all": i64(-1)}), MATRICES
