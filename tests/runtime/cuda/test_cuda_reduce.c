@@ -228,6 +228,30 @@ static void gather_by_tuples_equals_reference(void **state)
             }
 }
 
+/* ---- statistics ---------------------------------------------------------------------------------------------- */
+
+/* Rows and columns, short and long, whole pieces of eight and not. */
+static void softmax_statistics_equal_reference(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 8, 27, 64, 1024, 1032, 1043, 4104};
+    static const hyp_dtype types[] = {HYP_F32, HYP_F16, HYP_BF16, HYP_F64};
+    for (size_t t = 0; t < sizeof types / sizeof *types; t++)
+        for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
+            const bool last = i % 2;
+            const int64_t rows = 3, size = sizes[i / 2], dims[] = {last ? rows : size, last ? size : rows};
+            const int64_t left[] = {last ? rows : 1, last ? 1 : rows};
+            const hyp_dtype wide = types[t] == HYP_F64 ? HYP_F64 : HYP_F32;
+            pb_init(&builder);
+            const uint32_t x = pb_input(&builder, "x", types[t], 2, pb_consts(&builder, 2, dims));
+            HypPlan__Call *call = pb_call(&builder, "softmax-stats", 1, &x,
+                                          pb_output(&builder, "top", wide, 2, pb_consts(&builder, 2, left)));
+            pb_call_output(call, pb_output(&builder, "log", wide, 2, pb_consts(&builder, 2, left)));
+            pb_call_int(&builder, call, last);
+            check((dims_list){{dims[0], dims[1]}}, tolerance_of(wide, size + 1));
+        }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -238,6 +262,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(many_updates_meet_in_their_order),
         cmocka_unit_test(gather_and_scatter_along_an_axis_equal_reference),
         cmocka_unit_test(gather_by_tuples_equals_reference),
+        cmocka_unit_test(softmax_statistics_equal_reference),
     };
     if (!device_start(&dev, argc, argv)) return 77;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
