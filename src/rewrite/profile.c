@@ -39,6 +39,7 @@ static const struct key {
     {"epilogue-bf16", ACTS, offsetof(hyp_device_profile, epilogue_acts_bf16), true},
     {"misaligned-products", COUNT, offsetof(hyp_device_profile, misaligned_products), true},
     {"add-after-act", BOOL, offsetof(hyp_device_profile, add_after_act), false},
+    {"sums-in-products", BOOL, offsetof(hyp_device_profile, sums_in_products), true},
     {"kernel-calls", CALLS, offsetof(hyp_device_profile, kernel_calls), false},
     {"attention-reads-parts", BOOL, offsetof(hyp_device_profile, attention_reads_parts), false},
     {"images-read-parts", BOOL, offsetof(hyp_device_profile, images_read_parts), true},

@@ -537,6 +537,7 @@ static double one_kernel(const hyp_price *a)
     bool windows = is_windows(q) && (device->images_read_parts || !cuts_channels(q));
     if ((flags & HYP_OPF_VIEW) || windows) return VIEW_SECONDS;
     if ((flags & HYP_OPF_CALL) && !device->kernel_calls[q->op]) return HYP_COST_UNSUPPORTED;
+    if (q->op == HYP_OP_linear_gradient && !device->sums_in_products) return HYP_COST_UNSUPPORTED;
     if ((q->op == HYP_OP_attention || q->op == HYP_OP_attention_gradient) && !hyp_price_has_attention(a))
         return HYP_COST_UNSUPPORTED;
     bool all_in_place = q->in_place > 0 && q->in_place == q->output_count;

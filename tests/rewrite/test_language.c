@@ -455,6 +455,32 @@ static void depthwise_kernels_end_in_activations_where_a_profile_says_so(void **
     hyp_arena_dispose(&arena);
 }
 
+static double gradient_cost(const hyp_roofline *line, hyp_op op)
+{
+    const hyp_type g = {.dtype = HYP_F32, .rank = 2, .dims = {512, 256}}, x = {.dtype = HYP_F32, .rank = 2, .dims = {512, 64}};
+    const hyp_type outputs[] = {{.dtype = HYP_F32, .rank = 2, .dims = {256, 64}}, {.dtype = HYP_F32, .rank = 1, .dims = {256}}};
+    const hyp_type *inputs[] = {&g, &x};
+    const hyp_attr turned = hyp_attr_of_int(0), of_product[] = {hyp_attr_of_int(1), turned, hyp_attr_of_float(1)};
+    hyp_cost_query q = {.op = op, .inputs = inputs, .input_count = 2, .outputs = outputs, .output_count = 1};
+    if (op == HYP_OP_matmul) q.attrs = of_product;
+    if (op == HYP_OP_reduce_sum) q.input_count = 1, q.outputs = &outputs[1];
+    if (op == HYP_OP_linear_gradient) q.attrs = &turned, q.output_count = 2;
+    return hyp_roofline_cost(&q, (void *)(uintptr_t)line);
+}
+
+/* They take more than the product, and less than the product and sums by themselves. */
+static void products_add_up_rows_where_a_profile_says_so(void **state)
+{
+    (void)state;
+    hyp_arena arena = {0};
+    hyp_roofline without = measured_line(&arena, ""), with = measured_line(&arena, "(sums-in-products true)");
+    double product = gradient_cost(&with, HYP_OP_matmul), sums = gradient_cost(&with, HYP_OP_reduce_sum);
+    double both = gradient_cost(&with, HYP_OP_linear_gradient);
+    assert_true(both > product && both < product + sums);
+    assert_true(gradient_cost(&without, HYP_OP_linear_gradient) >= HYP_COST_UNSUPPORTED);
+    hyp_arena_dispose(&arena);
+}
+
 /* What was measured of linears says something of a convolution of one tap, where a profile says so; what was measured
  * of just that convolution says all. */
 static void a_convolution_of_one_tap_is_a_layer_where_it_runs_as_one(void **state)
@@ -695,6 +721,7 @@ int main(void)
         cmocka_unit_test(too_many_measurements_are_refused),
         cmocka_unit_test(what_was_measured_costs_that),
         cmocka_unit_test(a_measured_convolution_costs_that_and_what_is_added),
+        cmocka_unit_test(products_add_up_rows_where_a_profile_says_so),
         cmocka_unit_test(depthwise_kernels_end_in_activations_where_a_profile_says_so),
         cmocka_unit_test(a_convolution_of_one_tap_is_a_layer_where_it_runs_as_one),
         cmocka_unit_test(channels_of_an_image_cost_a_copy_where_its_kernels_read_no_parts),
