@@ -10,7 +10,8 @@ resnet18  64 images of 224 x 224, 1000 classes, batch normalization of the batch
 The models are PyTorch's; each is exported, and both sides begin with the same weights and see the same batch. In bf16 parameters
 and AdamW's state stay in 32 bits (PyTorch: autocast). A step gives its loss and nothing else. Ways in turns: the plan untuned and tuned; PyTorch's eager operators with fused
 AdamW, called and from a CUDA graph; with --compile torch.compile in this mode (max-autotune-no-cudagraphs), likewise. Medians of rounds; "memory" is what the device's
-allocators held at most (a plan's: weights, both buffers of each variable, scratch memory). "loss" is the largest difference of the two losses over
+allocators held at most (a plan's: weights, both buffers of each variable, scratch memory; PyTorch's: with its parameters, and gradients
+that were there before). "loss" is the largest difference of the two losses over
 --steps steps from the same start, relative. The floor is that of the products: two operations a term, thrice the forward pass.
 """
 import argparse
@@ -191,7 +192,8 @@ def measure(args, library, name, kind, folder, stream):
         eager.run()
         stream.synchronize()
         worst = max(worst, abs(outputs[0].item() - eager.loss.item()) / abs(eager.loss.item()))
-    memory["eager"] = (torch.cuda.max_memory_allocated() - held) / 2 ** 30
+    parameters = sum(p.numel() * p.element_size() for p in module.parameters()) / 2 ** 30
+    memory["eager"] = (torch.cuda.max_memory_allocated() - held) / 2 ** 30 + parameters
     ways["tuned"] = again
     calls = {"plan": ways["plan"].run, "tuned": again.run, "eager": eager.run}
     calls["eager, in a graph"] = capture(eager.run, 1, stream).replay
@@ -201,7 +203,7 @@ def measure(args, library, name, kind, folder, stream):
         compiled = Torch(module, torch_loss, kind, x, target, args.compile)
         for _ in range(5):
             compiled.run()
-        memory["compiled"] = (torch.cuda.max_memory_allocated() - held) / 2 ** 30
+        memory["compiled"] = (torch.cuda.max_memory_allocated() - held) / 2 ** 30 + 2 * parameters
         calls["compiled"] = compiled.run
         calls["compiled, in a graph"] = capture(compiled.run, 1, stream).replay
     once = milliseconds(calls["tuned"], stream)
