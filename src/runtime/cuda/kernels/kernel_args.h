@@ -140,7 +140,7 @@ typedef struct hyp_cuda_softmax {
     hyp_cuda_extent inner;
     uint32_t dtype;
     uint32_t along_x;
-    uint32_t vector; /* of softmax-stats: rows, of f32 or less, are whole pieces of 8 elements */
+    uint32_t vector; /* of softmax-stats: rows, of 16 bits, are whole pieces of 8 elements */
 } hyp_cuda_softmax;
 
 /* y[i / y_row, i % y_row] = x[i / y_row, i % y_row] for i < total, where rows of x lie x_row elements apart and what is

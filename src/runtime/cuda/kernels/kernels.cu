@@ -289,7 +289,7 @@ __device__ __forceinline__ void gather_stats(const hyp_cuda_softmax &p, int64_t 
     }
 }
 
-// The same of a row of f32 or of 16 bits that begins at a multiple of 16 bytes, eight elements at a time.
+// The same of a row in 16 bits that begins at a multiple of 16 bytes, eight elements at a time.
 __device__ __forceinline__ void gather_pieces(const hyp_cuda_softmax &p, int64_t start, int64_t member, int64_t end,
                                               unsigned team, float &top, float &sum)
 {
@@ -297,9 +297,14 @@ __device__ __forceinline__ void gather_pieces(const hyp_cuda_softmax &p, int64_t
 #pragma unroll 1
     for (int64_t i = PIECE * member; i < end; i += PIECE * (int64_t)team) {
         float v[PIECE], most = top;
-        load_vector(p.dtype, p.x, start + i, v);
+        const uint4 bits = *(const uint4 *)((const uint16_t *)p.x + start + i);
+        const uint32_t word[4] = {bits.x, bits.y, bits.z, bits.w};
 #pragma unroll
-        for (int j = 0; j < PIECE; j++) most = v[j] > most ? v[j] : most;
+        for (int j = 0; j < PIECE; j++) {
+            uint16_t half = (uint16_t)(word[j / 2] >> 16 * (j % 2));
+            v[j] = p.dtype == HYP_BF16 ? from_bfloat(half) : from_half(half);
+            most = v[j] > most ? v[j] : most;
+        }
         if (most > top && top > -INFINITY) sum *= exponential(top - most);
         top = most;
 #pragma unroll

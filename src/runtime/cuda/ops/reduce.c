@@ -63,7 +63,7 @@ hyp_status hyp_cuda_add_softmax_stats(hyp_cuda_build *b, const HypPlan__Call *k,
     HYP_TRY(hyp_kernel_read_softmax_stats(c, &outer, &axis, &inner));
     if (outer * inner == 0) return HYP_OK;
     const hyp_dtype dtype = c->in[0].dtype;
-    const bool pieces = (dtype == HYP_F32 || dtype == HYP_F16 || dtype == HYP_BF16) && inner == 1 && axis % PIECE == 0;
+    const bool pieces = (dtype == HYP_F16 || dtype == HYP_BF16) && inner == 1 && axis % PIECE == 0;
     hyp_cuda_softmax args = {.dtype = dtype, .vector = pieces};
     set_columns(&args, outer, axis, inner);
     const hyp_cuda_grid grid =
