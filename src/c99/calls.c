@@ -352,9 +352,16 @@ static const struct {
 static void *weight_data(const hyp_c99_writer *w, uint32_t tensor)
 {
     uint32_t root = hyp_plan_root(w->p, tensor);
-    if (w->p->tensors[root]->place != HYP_PLAN__PLACE__PLACE_WEIGHT) return NULL;
+    if (w->p->tensors[root]->place != HYP_PLAN__PLACE__PLACE_WEIGHT || w->wide[tensor]) return NULL;
     const uint8_t *data = hyp_plan_weight(w->plan, root);
     return data ? (void *)(uintptr_t)(data + hyp_plan_first_byte(w->p, tensor)) : NULL;
+}
+
+/* With its data, where they are known, and the type that is computed in. */
+static void take_operand(const hyp_c99_writer *w, uint32_t tensor, hyp_array *a)
+{
+    a->data = weight_data(w, tensor);
+    if (hyp_c99_is_short(a->dtype)) a->dtype = a->stored = HYP_F32;
 }
 
 hyp_status hyp_c99_call(hyp_c99_writer *w, const HypPlan__Call *s, hyp_diag *diag)
@@ -364,7 +371,8 @@ hyp_status hyp_c99_call(hyp_c99_writer *w, const HypPlan__Call *s, hyp_diag *dia
     HYP_TRY(hyp_plan_call_kernel(w->p, s, &kernel, diag));
     hyp_plan_call_arguments(w->p, s, w->values, diag, &a);
     for (size_t i = 0; i < s->n_inputs_plus1; i++)
-        if (s->inputs_plus1[i]) a.in[i].data = weight_data(w, s->inputs_plus1[i] - 1);
+        if (s->inputs_plus1[i]) take_operand(w, s->inputs_plus1[i] - 1, &a.in[i]);
+    for (size_t i = 0; i < s->n_outputs; i++) take_operand(w, s->outputs[i], &a.out[i]);
     for (size_t i = 0; i < s->n_inputs_plus1 + s->n_outputs; i++) {
         const hyp_array *x = i < s->n_inputs_plus1 ? &a.in[i] : &a.out[i - s->n_inputs_plus1];
         if (x->dtype != HYP_DTYPE_NONE && x->count == 0 && !w->lacks) w->lacks = "has a tensor of no elements";

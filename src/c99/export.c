@@ -46,30 +46,30 @@ static bool reads_one(const HypPlan__Step *s)
     return s->kernel_case == HYP_PLAN__STEP__KERNEL_CALL && strcmp(s->call->kernel, "resize") == 0;
 }
 
-/* Notes why there is no C for the step, if one of its tensors is of a type that C lacks. */
-static hyp_status look_at_types(hyp_c99_writer *w, const HypPlan__Step *s, hyp_diag *diag)
+/* What a step reads, then what it writes; the caller frees it. */
+static hyp_status list_tensors(const HypPlan__Step *s, uint32_t **out, size_t *reads, size_t *writes, hyp_diag *diag)
 {
-    size_t reads = hyp_plan_step_reads(s, NULL, 0), writes = hyp_plan_step_writes(s, NULL, 0);
-    uint32_t *list = hyp_calloc(reads + writes + 1, sizeof *list);
-    if (!list) return hyp_fail_memory(diag, (reads + writes) * sizeof *list);
-    hyp_plan_step_reads(s, list, reads);
-    if (reads_one(s)) reads = 1;
-    hyp_plan_step_writes(s, list + reads, writes);
-    for (size_t i = 0; i < reads + writes; i++) {
-        static const char *const lacking[] = {
-            [HYP_F16] = "is of f16", [HYP_F64] = "is of f64", [HYP_BF16] = "is of bf16", [HYP_F8E4M3] = "is of f8e4m3"};
-        hyp_dtype dtype = (hyp_dtype)w->p->tensors[list[i]]->dtype;
-        if (!hyp_c99_type(dtype)) w->lacks = lacking[dtype];
-    }
-    hyp_free(list);
+    *reads = hyp_plan_step_reads(s, NULL, 0);
+    *writes = hyp_plan_step_writes(s, NULL, 0);
+    *out = hyp_calloc(*reads + *writes + 1, sizeof **out);
+    if (!*out) return hyp_fail_memory(diag, (*reads + *writes) * sizeof **out);
+    hyp_plan_step_reads(s, *out, *reads);
+    if (reads_one(s)) *reads = 1;
+    hyp_plan_step_writes(s, *out + *reads, *writes);
     return HYP_OK;
 }
 
-static hyp_status put_step(hyp_c99_writer *w, const HypPlan__Step *s, hyp_diag *diag)
+/* Why there is no C for a step with these, if one of them is of a type that C lacks. */
+static const char *lacking_type(const hyp_c99_writer *w, const uint32_t *list, size_t count)
 {
-    hyp_strbuf_puts(&w->body, "    /* ");
-    hyp_c99_name(&w->body, s->label);
-    hyp_strbuf_puts(&w->body, " */\n");
+    static const char *const lacking[] = {[HYP_F64] = "is of f64", [HYP_F8E4M3] = "is of f8e4m3"};
+    for (size_t i = 0; i < count; i++)
+        if (!hyp_c99_type((hyp_dtype)w->p->tensors[list[i]]->dtype)) return lacking[w->p->tensors[list[i]]->dtype];
+    return NULL;
+}
+
+static hyp_status put_kernel(hyp_c99_writer *w, const HypPlan__Step *s, hyp_diag *diag)
+{
     switch (s->kernel_case) {
     case HYP_PLAN__STEP__KERNEL_LINEAR: hyp_c99_linear(w, s->linear); break;
     case HYP_PLAN__STEP__KERNEL_MATMUL: hyp_c99_matmul(w, s->matmul); break;
@@ -86,6 +86,17 @@ static hyp_status put_step(hyp_c99_writer *w, const HypPlan__Step *s, hyp_diag *
     return HYP_OK;
 }
 
+static hyp_status put_step(hyp_c99_writer *w, const HypPlan__Step *s, const uint32_t *list, size_t reads, size_t writes,
+                           hyp_diag *diag)
+{
+    hyp_strbuf_puts(&w->body, "    /* ");
+    hyp_c99_name(&w->body, s->label);
+    hyp_strbuf_puts(&w->body, " */\n");
+    HYP_TRY(hyp_c99_widen(w, s, list, reads, writes, diag));
+    HYP_TRY(put_kernel(w, s, diag));
+    return hyp_c99_narrow(w, list, reads, writes, diag);
+}
+
 static hyp_status put_steps(exporter *e, hyp_diag *diag)
 {
     hyp_c99_writer *w = &e->w;
@@ -93,8 +104,13 @@ static hyp_status put_steps(exporter *e, hyp_diag *diag)
         const HypPlan__Step *s = w->p->steps[w->step];
         w->lacks = NULL;
         if (hyp_plan_writes_nothing(w->p, s, w->values)) continue;
-        HYP_TRY(look_at_types(w, s, diag));
-        if (!w->lacks) HYP_TRY(put_step(w, s, diag));
+        uint32_t *list;
+        size_t reads, writes;
+        HYP_TRY(list_tensors(s, &list, &reads, &writes, diag));
+        w->lacks = lacking_type(w, list, reads + writes);
+        hyp_status status = w->lacks ? HYP_OK : put_step(w, s, list, reads, writes, diag);
+        hyp_free(list);
+        HYP_TRY(status);
         if (w->lacks)
             hyp_strbuf_printf(&e->missing, "%s step %zu, %s%s%s", e->missing.len ? ";" : "", w->step, s->label,
                               *w->lacks ? ", which " : "", w->lacks);
@@ -182,12 +198,14 @@ hyp_status hyp_plan_export_c(const char *plan_path, const char *c_path, const hy
     e.places = hyp_calloc((size_t)p->slot_count * HYP_C99_TYPES + 1, sizeof *e.places);
     e.w = (hyp_c99_writer){.plan = &plan, .p = p, .values = e.values, .places = e.places};
     e.w.weights = hyp_calloc(p->n_tensors + 1, sizeof *e.w.weights);
+    e.w.wide = hyp_calloc(p->n_tensors + 1, sizeof *e.w.wide);
     hyp_status status =
-        e.values && e.places && e.w.weights ? export_plan(&e, &out, diag) : hyp_fail_memory(diag, p->n_tensors);
+        e.values && e.places && e.w.weights && e.w.wide ? export_plan(&e, &out, diag) : hyp_fail_memory(diag, p->n_tensors);
     if (status == HYP_ERR_UNSUPPORTED) hyp_diag_prefix(diag, "%s", plan_path);
     hyp_free(e.values);
     hyp_free(e.places);
     hyp_free(e.w.weights);
+    hyp_free(e.w.wide);
     hyp_strbuf_dispose(&e.w.body);
     hyp_strbuf_dispose(&e.missing);
     hyp_plan_close(&plan);

@@ -45,11 +45,15 @@ static hyp_status flush(files *f, hyp_diag *diag)
 
 static void put_element(files *f, hyp_dtype dtype, const uint8_t *data, uint64_t i)
 {
-    int64_t whole = dtype == HYP_F32 ? 0 : hyp_load_i64(dtype, data, (size_t)i);
+    int64_t whole = hyp_dtype_is_float(dtype) ? 0 : hyp_load_i64(dtype, data, (size_t)i);
+    uint16_t bits;
     float value;
     if (dtype == HYP_F32) {
         memcpy(&value, data + i * sizeof value, sizeof value);
         hyp_c99_float(&f->text, (double)value);
+    } else if (hyp_c99_is_short(dtype)) {
+        memcpy(&bits, data + i * sizeof bits, sizeof bits);
+        hyp_strbuf_printf(&f->text, "0x%04x", (unsigned)bits);
     } else if (dtype == HYP_U64)
         hyp_strbuf_printf(&f->text, "UINT64_C(%" PRIu64 ")", (uint64_t)whole);
     else if (whole == INT64_MIN)
@@ -140,7 +144,9 @@ static void put_tensors(files *f, const char *what, const uint32_t *tensors, siz
         const HypPlan__Tensor *t = f->w->p->tensors[tensors[i]];
         hyp_strbuf_printf(&f->text, " * %s%u: ", what, (unsigned)tensors[i]);
         hyp_c99_name(&f->text, t->name);
-        hyp_strbuf_printf(&f->text, ", %s [", hyp_c99_type((hyp_dtype)t->dtype));
+        hyp_strbuf_printf(&f->text, ", %s", hyp_c99_type((hyp_dtype)t->dtype));
+        if (hyp_c99_is_short((hyp_dtype)t->dtype)) hyp_strbuf_printf(&f->text, " of %s", hyp_dtype_name((hyp_dtype)t->dtype));
+        hyp_strbuf_puts(&f->text, " [");
         for (size_t a = 0; a < t->n_dims; a++)
             hyp_strbuf_printf(&f->text, "%s%" PRId64, a ? " " : "", f->w->values[t->dims[a]]);
         hyp_strbuf_puts(&f->text, "]\n");
@@ -150,8 +156,8 @@ static void put_tensors(files *f, const char *what, const uint32_t *tensors, siz
 /* Bytes of the workspace: of its arrays, and what may lie between them. */
 static uint64_t work_bytes(const files *f)
 {
-    uint64_t bytes = f->w->room * sizeof(float);
-    bool any = f->w->room > 0;
+    uint64_t bytes = (f->w->room + f->w->wide_floats) * sizeof(float);
+    bool any = bytes > 0;
     for (size_t t = 0; t < HYP_C99_TYPES; t++) {
         bytes += f->out->elements[t] * hyp_dtype_size((hyp_dtype)t);
         any = any || f->out->elements[t];
@@ -163,7 +169,7 @@ static uint64_t work_bytes(const files *f)
 static void put_work(files *f)
 {
     hyp_strbuf_printf(&f->text, "struct %s_work {\n", f->out->name);
-    bool any = f->w->room > 0;
+    bool any = f->w->room > 0 || f->w->wide_floats > 0;
     for (size_t size = sizeof(int64_t); size > 0; size /= 2) {
         for (size_t t = 0; t < HYP_C99_TYPES; t++) {
             if (!f->out->elements[t] || hyp_dtype_size((hyp_dtype)t) != size) continue;
@@ -172,6 +178,7 @@ static void put_work(files *f)
             any = true;
         }
         if (size == sizeof(float) && f->w->room) hyp_strbuf_printf(&f->text, "    float room[%zu];\n", f->w->room);
+        if (size == sizeof(float) && f->w->wide_floats) hyp_strbuf_printf(&f->text, "    float wide[%zu];\n", f->w->wide_floats);
     }
     hyp_strbuf_puts(&f->text, any ? "};\n\n" : "    char nothing[1];\n};\n\n");
 }

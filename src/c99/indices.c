@@ -134,11 +134,10 @@ hyp_status hyp_c99_one_hot(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_
 static void begin_scatter(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_call_arguments *a)
 {
     static const char *const names[] = {"x", "indices", "updates"};
-    hyp_dtype t = a->out[0].dtype;
     hyp_c99_begin(w);
     for (size_t i = 0; i < 3; i++) hyp_c99_pointer(w, names[i], hyp_plan_call_input(s, i), true);
     hyp_c99_pointer(w, "y", s->outputs[0] + 1, false);
-    hyp_c99_typedef(w, "T", t);
+    hyp_c99_typedef(w, "T", hyp_c99_dtype(w, s->outputs[0]));
     hyp_strbuf_printf(&w->body, "        for (long i = 0; i < %" PRId64 "; i++) y[i] = x[i];\n", a->out[0].count);
 }
 

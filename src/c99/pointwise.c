@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/dtype.h"
 #include "c99/writer.h"
 #include "kernels/scalar.h"
 
@@ -127,6 +128,12 @@ static void put_rounding(hyp_c99_writer *w, hyp_dtype to, bool integers, bool st
         hyp_strbuf_puts(&w->body, "0 != ");
         return;
     }
+    if (hyp_c99_is_short(to)) {
+        const char *name = to == HYP_BF16 ? "bf16" : "f16";
+        hyp_strbuf_printf(&w->body, "hyp_from_%s(hyp_to_%s", name, name);
+        hyp_c99_want(w, "short");
+        return;
+    }
     hyp_strbuf_printf(&w->body, "%s(%s)", stored || integers ? "" : "(float)", hyp_c99_type(to));
     if (integers) return;
     hyp_strbuf_puts(&w->body, "hyp_whole");
@@ -145,7 +152,7 @@ static void put_instruction(hyp_c99_writer *w, const instr *in, size_t to, bool 
         put_form(w, in, form, integers);
     else
         hyp_c99_function(w, (int)in->op, a, in->p, in->q);
-    hyp_strbuf_printf(&w->body, ");\n            (void)r%zu;\n", to);
+    hyp_strbuf_printf(&w->body, ")%s;\n            (void)r%zu;\n", hyp_c99_is_short((hyp_dtype)in->to) ? ")" : "", to);
     want_library(w, in->op, integers);
 }
 
@@ -158,7 +165,7 @@ static const char *why_not(const hyp_c99_writer *w, const HypPlan__Pointwise *s)
         const instr *in = s->instrs[i];
         bool known = integers ? integer_form(in->op) != NULL : float_form(in->op) || hyp_c99_has_function((int)in->op);
         if (!known || !hyp_c99_type((hyp_dtype)in->to)) return "has an instruction that there is none for";
-        if (in->to == HYP_U64 || (integers && in->to == HYP_F32)) return "converts to a type that it does not compute in";
+        if (in->to == HYP_U64 || (integers && hyp_dtype_is_float((hyp_dtype)in->to))) return "converts to a type that it does not compute in";
     }
     for (size_t i = 0; i < s->n_outputs; i++)
         if (!integers && hyp_c99_dtype(w, s->outputs[i]) == HYP_U64) return "converts to a type that it does not compute in";

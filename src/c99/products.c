@@ -71,6 +71,12 @@ static void put_weight(hyp_c99_writer *w, const HypPlan__Layer *layer, int64_t n
     form->forms |= layer->weight_kn ? HYP_C99_PANELS_KN : HYP_C99_PANELS_NK;
     form->n = n;
     form->k = k;
+    hyp_dtype dtype = hyp_c99_dtype(w, layer->weight);
+    if (hyp_c99_is_short(dtype)) {
+        hyp_strbuf_printf(&w->body, "            .kind = %s,\n            .room = work->room,\n", hyp_c99_kind(dtype));
+        hyp_c99_want_room(w, (size_t)k, HYP_C99_PANEL);
+        hyp_c99_want(w, "floats");
+    }
     hyp_strbuf_printf(&w->body, "            .b = panels_%s%u,\n", layer->weight_kn ? "kn" : "nk", (unsigned)root);
 }
 
@@ -105,8 +111,8 @@ void hyp_c99_linear(hyp_c99_writer *w, const HypPlan__Linear *s)
     for (size_t l = 0; l < s->n_layers; l++) {
         bool last = l + 1 == s->n_layers;
         uint32_t y = !last && s->layers[l]->hidden_plus1 ? s->layers[l]->hidden_plus1 - 1 : s->y;
-        if (hyp_c99_dtype(w, x) != HYP_F32 || hyp_c99_dtype(w, y) != HYP_F32 ||
-            hyp_c99_dtype(w, s->layers[l]->weight) != HYP_F32) {
+        hyp_dtype t = hyp_c99_dtype(w, s->layers[l]->weight);
+        if (hyp_c99_dtype(w, x) != HYP_F32 || hyp_c99_dtype(w, y) != HYP_F32 || (t != HYP_F32 && !hyp_c99_is_short(t))) {
             w->lacks = "is of no floats of 32 bits";
             return;
         }

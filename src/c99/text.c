@@ -13,6 +13,8 @@ const char *hyp_c99_type(hyp_dtype dtype)
     case HYP_F32: return "float";
     case HYP_U8: return "uint8_t";
     case HYP_I8: return "int8_t";
+    case HYP_BF16:
+    case HYP_F16:
     case HYP_U16: return "uint16_t";
     case HYP_I16: return "int16_t";
     case HYP_U32: return "uint32_t";
@@ -24,7 +26,17 @@ const char *hyp_c99_type(hyp_dtype dtype)
     }
 }
 
-hyp_dtype hyp_c99_dtype(const hyp_c99_writer *w, uint32_t tensor) { return (hyp_dtype)w->p->tensors[tensor]->dtype; }
+bool hyp_c99_is_short(hyp_dtype dtype) { return dtype == HYP_BF16 || dtype == HYP_F16; }
+
+const char *hyp_c99_kind(hyp_dtype dtype)
+{
+    return dtype == HYP_BF16 ? "HYP_BF16" : dtype == HYP_F16 ? "HYP_F16" : "HYP_FLOATS";
+}
+
+hyp_dtype hyp_c99_dtype(const hyp_c99_writer *w, uint32_t tensor)
+{
+    return w->wide[tensor] ? HYP_F32 : (hyp_dtype)w->p->tensors[tensor]->dtype;
+}
 
 /* ---- the library ------------------------------------------------------------------------------------ */
 
@@ -166,6 +178,30 @@ static void put_macros(const hyp_c99_writer *w, hyp_strbuf *sb)
     hyp_strbuf_puts(sb, "\n");
 }
 
+static size_t find_file(const char *name)
+{
+    size_t i = 0;
+    while (i + 1 < hyp_c99_library_count && strcmp(hyp_c99_library[i].name, name) != 0) i++;
+    return i;
+}
+
+static void put_file(const hyp_c99_writer *w, size_t file, bool *put, hyp_strbuf *sb);
+
+/* What makes floats of weights: a function where some are in 16 bits. */
+static void put_kinds(const hyp_c99_writer *w, bool *put, hyp_strbuf *sb)
+{
+    size_t floats = find_file("floats"), shorts = find_file("short");
+    if (w->library[floats]) {
+        put_file(w, floats, put, sb);
+        return;
+    }
+    if (w->library[shorts])
+        put_file(w, shorts, put, sb);
+    else
+        hyp_strbuf_puts(sb, "enum hyp_kind { HYP_FLOATS };\n");
+    hyp_strbuf_puts(sb, "#define hyp_floats(kind, x, first, count, room) ((void)(room), (const float *)(x) + (first))\n\n");
+}
+
 /* A file after those that it includes, each once. */
 static void put_file(const hyp_c99_writer *w, size_t file, bool *put, hyp_strbuf *sb)
 {
@@ -174,10 +210,13 @@ static void put_file(const hyp_c99_writer *w, size_t file, bool *put, hyp_strbuf
     if (put[file]) return;
     put[file] = true;
     while (read_include(&line, name, sizeof name))
-        for (size_t i = 0; i < hyp_c99_library_count; i++)
-            if (strcmp(hyp_c99_library[i].name, name) == 0) put_file(w, i, put, sb);
+        put_file(w, find_file(name), put, sb);
     if (strcmp(hyp_c99_library[file].name, "activate") == 0) {
         put_activate(w, sb);
+        return;
+    }
+    if (strcmp(hyp_c99_library[file].name, "kinds") == 0) {
+        put_kinds(w, put, sb);
         return;
     }
     hyp_strbuf_puts(sb, line + (*line == '\n'));
@@ -229,6 +268,10 @@ void hyp_c99_tensor(hyp_c99_writer *w, uint32_t tensor)
     uint32_t root = hyp_plan_root(w->p, tensor);
     const HypPlan__Tensor *t = w->p->tensors[root];
     uint64_t first = hyp_plan_is_window(w->p->tensors[tensor]) ? w->p->tensors[tensor]->first : 0;
+    if (w->wide[tensor]) {
+        hyp_strbuf_printf(&w->body, "work->wide + %zu", w->wide[tensor] - 1);
+        return;
+    }
     switch (t->place) {
     case HYP_PLAN__PLACE__PLACE_INPUT: hyp_strbuf_printf(&w->body, "in%u", (unsigned)root); break;
     case HYP_PLAN__PLACE__PLACE_OUTPUT: hyp_strbuf_printf(&w->body, "out%u", (unsigned)root); break;

@@ -43,8 +43,16 @@ static bool has_form(hyp_c99_writer *w, const hyp_call_arguments *a, const hyp_w
 
 /* ---- convolutions ----------------------------------------------------------------------------------- */
 
+/* What there is of a weight in 16 bits: its functions widen a part of it at a time. */
+static hyp_dtype weight_dtype(const hyp_c99_writer *w, const HypPlan__Call *s)
+{
+    return hyp_c99_dtype(w, hyp_plan_call_input(s, 1) - 1);
+}
+
 static void put_operands(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_conv *v)
 {
+    hyp_strbuf_printf(&w->body, ", %s", hyp_c99_kind(weight_dtype(w, s)));
+    if (hyp_c99_is_short(weight_dtype(w, s))) hyp_c99_want(w, "floats");
     for (size_t i = 0; i < 4; i++) hyp_c99_operand(w, hyp_plan_call_input(s, i));
     hyp_strbuf_printf(&w->body, ", %d, ", v->act);
     hyp_c99_float(&w->body, v->p);
@@ -78,7 +86,7 @@ static bool lay_out(const hyp_window *s, layout *l)
         l->sums = a ? (l->sums - 1) * l->phase[a] + l->out[a] : l->out[a];
     }
     if (l->floats / 4 > s->in_count + LITTLE) return false;
-    l->floats += RUN + (l->sums + RUN - 1) / RUN * RUN;
+    l->floats += RUN + (l->sums + RUN - 1) / RUN * RUN + s->kernel_count;
     return true;
 }
 
@@ -113,6 +121,7 @@ static void put_channels(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_co
 
 static void put_conv(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_conv *v)
 {
+    enum { ROWS = 4 /* HYP_ROWS of library/tile.c */ };
     int64_t depth;
     hyp_strbuf_printf(&w->body, "        const struct hyp_conv s = {%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64, v->batch,
                       v->group, v->in_channels, v->out_channels);
@@ -120,7 +129,7 @@ static void put_conv(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_conv *
     hyp_strbuf_puts(&w->body, "};\n        hyp_convolve(&s, &w, work->room);\n");
     hyp_c99_want(w, "conv");
     if (hyp_mul_i64(v->in_channels, v->window.kernel_count, &depth))
-        hyp_c99_want_room(w, (size_t)depth, HYP_C99_PANEL);
+        hyp_c99_want_room(w, (size_t)depth, HYP_C99_PANEL + (hyp_c99_is_short(weight_dtype(w, s)) ? ROWS : 0));
     else
         w->lacks = "is too large";
 }

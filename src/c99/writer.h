@@ -33,6 +33,10 @@ typedef struct hyp_c99_writer {
     /* By slot and type: where in the workspace's array of the type the slot begins, in elements. Types have arrays of their
      * own, so that no memory is ever read as another type than it was written as. */
     const size_t *places;
+    /* By tensor: 1 + where it is in the workspace's `wide`, as floats, while a step that computes with it runs; 0: it is not
+     * there. What is so is of floats to whoever asks. */
+    size_t *wide;
+    size_t wide_floats;
     hyp_c99_form *weights;           /* by tensor */
     bool functions[HYP_C99_NUMBERS]; /* by number in elementwise.h: it is called */
     bool acts[HYP_C99_NUMBERS];      /* products or convolutions end in it */
@@ -46,8 +50,11 @@ typedef struct hyp_c99_writer {
 
 /* ---- text.c ----------------------------------------------------------------------------------------- */
 
-/* "float", "int64_t"...; NULL where there is no C for the type. */
+/* "float", "int64_t"..., "uint16_t" of numbers of 16 bits; NULL where there is no C for the type. */
 const char *hyp_c99_type(hyp_dtype dtype);
+/* "HYP_FLOATS" or, for numbers of 16 bits, "HYP_BF16" or "HYP_F16". */
+const char *hyp_c99_kind(hyp_dtype dtype);
+bool hyp_c99_is_short(hyp_dtype dtype);
 hyp_dtype hyp_c99_dtype(const hyp_c99_writer *w, uint32_t tensor);
 /* Marks a file of the library and all that it includes as wanted. */
 void hyp_c99_want(hyp_c99_writer *w, const char *file);
@@ -92,6 +99,13 @@ void hyp_c99_nest_merge(hyp_c99_nest *n);
 void hyp_c99_nest_loops(hyp_c99_writer *w, const hyp_c99_nest *n, const char *name, size_t inner);
 /* The index of a lane in them, as an expression. */
 void hyp_c99_nest_index(hyp_c99_writer *w, const hyp_c99_nest *n, size_t lane, const char *name);
+
+/* short.c: has the tensors in 16 bits that a step computes with as floats before it, and what it wrote of them narrowed behind it.
+ * Steps that only move elements take them as they are; so are the weights of layers and of convolutions, whose functions widen a
+ * part at a time. `list`: what the step reads and writes. */
+HYP_NODISCARD hyp_status hyp_c99_widen(hyp_c99_writer *w, const HypPlan__Step *s, const uint32_t *list, size_t reads,
+                                       size_t writes, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_c99_narrow(hyp_c99_writer *w, const uint32_t *list, size_t reads, size_t writes, hyp_diag *diag);
 
 /* ---- steps: they write their blocks, or say why there is none (w->lacks) ---------------------------- */
 

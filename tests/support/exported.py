@@ -12,9 +12,12 @@ import numpy as np  # noqa: E402
 
 COMPILERS = [c for c in ("gcc", "clang") if shutil.which(c)]
 FLAGS = ["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-Wshadow", "-Wstrict-prototypes", "-Wmissing-prototypes"]
-TYPES = {"float": np.float32, "int64_t": np.int64, "int32_t": np.int32, "int16_t": np.int16, "int8_t": np.int8,
-         "uint64_t": np.uint64, "uint32_t": np.uint32, "uint16_t": np.uint16, "uint8_t": np.uint8, "unsigned char": np.bool_}
 TOLERANCE = 2e-5  # of the largest number of a result: sums of floats, one after the other
+TYPES = {"float": np.float32, "int64_t": np.int64, "int32_t": np.int32, "int16_t": np.int16, "int8_t": np.int8,
+         "uint64_t": np.uint64, "uint32_t": np.uint32, "uint16_t": np.uint16, "uint8_t": np.uint8, "unsigned char": np.bool_,
+         "uint16_t of f16": np.float16, "uint16_t of bf16": hyp.DTYPES.get(16)}
+# What may be lost of the largest number: rounding to the type, where sums differ.
+FLOATS = {np.dtype(t): near for t, near in ((np.float32, TOLERANCE), (np.float16, 4e-3), (hyp.DTYPES.get(16), 3e-2)) if t}
 
 
 def run(*command, code=0, says=""):
@@ -95,11 +98,14 @@ class Exported:
 
 def compare(made, wanted, tolerance=TOLERANCE):
     for m, want in zip(made, wanted):
-        finite = np.abs(want[np.isfinite(want)]) if want.dtype == np.float32 else None
-        if finite is None:
+        if want.dtype not in FLOATS:
             np.testing.assert_array_equal(m, want)
-        else:
-            np.testing.assert_allclose(m, want, rtol=tolerance, atol=tolerance * max(1, finite.max() if finite.size else 0))
+            continue
+        near = max(tolerance, FLOATS[want.dtype])
+        assert m.dtype == want.dtype
+        m, want = m.astype(np.float32), want.astype(np.float32)
+        finite = np.abs(want[np.isfinite(want)])
+        np.testing.assert_allclose(m, want, rtol=near, atol=near * max(1, finite.max() if finite.size else 0))
 
 
 def reference(plan, feeds):

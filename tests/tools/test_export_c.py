@@ -36,7 +36,7 @@ def normal(*shape):
 CHECKED = []
 
 
-def check(path, *options, low=0, high=4, special=False, ranges=None):
+def check(path, *options, low=0, high=4, special=False, ranges=None, near=exported.TOLERANCE):
     """Integers are from low to below high. `special`: also of infinities and NaN. `ranges`: these by input."""
     name = os.path.splitext(os.path.basename(path))[0]
     run("hypatiac", path, "-o", f"{name}.bin", "-q", "--verify", "off", *options)
@@ -48,11 +48,12 @@ def check(path, *options, low=0, high=4, special=False, ranges=None):
         feeds = {}
         for n, (dtype, dims) in zip(names, made.inputs):
             of = {"low": low, "high": high, "special": special, **(ranges or {}).get(n, {})}
-            x = RNG.standard_normal(dims) * (1, 4, 0.1, 1)[trial] if dtype is np.float32 else RNG.integers(of["low"], of["high"], dims)
+            floats = np.dtype(dtype) in exported.FLOATS
+            x = RNG.standard_normal(dims) * (1, 4, 0.1, 1)[trial] if floats else RNG.integers(of["low"], of["high"], dims)
             feeds[n] = x.astype(dtype)
-            if trial == 3 and dtype is np.float32 and of["special"]:
+            if trial == 3 and floats and of["special"]:
                 feeds[n].flat[::5] = np.resize([np.nan, np.inf, -np.inf, -0.0], feeds[n].flat[::5].shape)
-        exported.compare(made.call(library, feeds.values()), exported.reference(f"{name}.bin", feeds))
+        exported.compare(made.call(library, feeds.values()), exported.reference(f"{name}.bin", feeds), near)
     CHECKED.append(name)
     return made, library
 
@@ -330,6 +331,49 @@ def check_integers():
     check(save("quantized", {"x": [3, 7]}, {"y": [3, 4]}, quantized, {"s": np.float32(0.03), "o": np.uint8(120), "w": normal(7, 4)}), special=False)
 
 
+BF16, F16 = TensorProto.BFLOAT16, TensorProto.FLOAT16
+
+
+def check_shorts():
+    """Numbers of 16 bits: in the model, and by --precision in memory alone; every one of them, to floats and back; what only moves
+    them; weights of layers and convolutions, which are widened a part at a time."""
+    import ml_dtypes
+    for to, kind in ((BF16, ml_dtypes.bfloat16), (F16, np.float16)):
+        def short(*shape):
+            return normal(*shape).astype(kind)
+
+        name = "bf16" if to == BF16 else "fp16"
+        every = np.arange(65536, dtype=np.uint16).view(kind)
+        made, library = check(save(f"every_{name}", {"x": (to, [65536]), "z": [140000]}, {"y": [65536], "n": (to, [140000])},
+                                   [("Cast", ["x"], ["y"], {"to": TensorProto.FLOAT}), ("Cast", ["z"], ["n"], {"to": to})]), special=True)
+        wide = RNG.integers(0, 2 ** 32, 140000, np.uint64).astype(np.uint32).view(np.float32)
+        with np.errstate(all="ignore"):  # between each two of them, and a little beside that
+            wide[:65535] = every[1:].astype(np.float32) / 2 + every[:-1].astype(np.float32) / 2
+            wide[65536:131071] = np.nextafter(wide[:65535], np.float32(0))
+        y, n = made.call(library, [every, wide])
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(y, every.astype(np.float32))
+            np.testing.assert_array_equal(n.astype(np.float32), wide.astype(kind).astype(np.float32))
+        layers = [("Gemm", ["x", "w1", "b1"], ["h"]), ("Tanh", ["h"], ["t"]), ("Gemm", ["t", "w2", "b2"], ["g"]), ("Softmax", ["g"], ["y"])]
+        weights = {"w1": short(8, 37), "b1": short(37), "w2": short(37, 4), "b2": short(4)}
+        for options in ((), ("--no-rewrite",)):
+            check(save(f"mlp_{name}", {"x": (to, [5, 8])}, {"y": (to, [5, 4])}, layers, weights), *options)
+        nodes = [("Conv", ["x", "w", "b"], ["c"], {"pads": [1] * 4}), ("Relu", ["c"], ["r"]), ("Conv", ["r", "d"], ["e"], {"group": 9, "strides": [2, 1]}),
+                 ("MaxPool", ["e"], ["m"], {"kernel_shape": [2, 2]}), ("GlobalAveragePool", ["m"], ["y"])]
+        check(save(f"convs_{name}", {"x": (to, [2, 5, 9, 8])}, {"y": (to, [2, 9, 1, 1])}, nodes,
+                   {"w": short(9, 5, 3, 3), "b": short(9), "d": short(9, 1, 3, 3)}))
+        moved = [("Transpose", ["x"], ["t"], {"perm": [1, 0]}), ("Gather", ["t", "i"], ["g"]), ("Concat", ["g", "g"], ["c"], {"axis": 1}),
+                 ("ScatterND", ["c", "j", "u"], ["y"]), ("GatherElements", ["x", "k"], ["e"], {"axis": 1}), ("ReduceMax", ["x"], ["z"], {"axes": [0]})]
+        check(save(f"moves_{name}", {"x": (to, [4, 6]), "i": (I64, [3]), "j": (I64, [1, 1]), "u": (to, [1, 8]), "k": (I64, [4, 2])},
+                   {"y": (to, [3, 8]), "e": (to, [4, 2]), "z": (to, [1, 6])}, moved), low=-3, high=3)
+        more = [("Mul", ["x", "x"], ["q"]), ("Add", ["q", "s"], ["a"]), ("Sqrt", ["a"], ["r"]), ("Div", ["x", "r"], ["d"]), ("Erf", ["d"], ["y"]),
+                ("Cast", ["x"], ["n"], {"to": I32}), ("MatMul", ["x", "w"], ["m"]), ("ReduceMean", ["m"], ["v"], {"axes": [1]})]
+        check(save(f"more_{name}", {"x": (to, [4, 6]), "w": (to, [6, 5])}, {"y": (to, [4, 6]), "n": (I32, [4, 6]), "v": (to, [4, 1])}, more,
+                   {"s": np.asarray(0.5, kind)}), special=False)
+        shutil.copy(DIGITS, f"digits_{name}.onnx")
+        check(f"digits_{name}.onnx", "--dim", "batch=3", "--precision", name, near=exported.FLOATS[np.dtype(kind)])
+
+
 def check_attention():
     for heads, rows, keys, mask in ((2, 5, 7, None), (1, 1, 33, "float"), (3, 9, 17, "bool")):
         shapes = {"q": [2, heads, rows, 8], "k": [2, heads, keys, 8], "v": [2, heads, keys, 6]}
@@ -366,7 +410,8 @@ def refused(path, *options, says):
 def check_refusals():
     refused(DIGITS, says="the size 'batch' is not fixed: compile the model with --dim batch=N")
     refused(DIGITS, "--dim", "batch=1", "--train", "cross-entropy", says="there is no C for steps of a training")
-    refused(DIGITS, "--dim", "batch=1", "--precision", "bf16", says="of bf16")
+    inner = [("Cast", ["x"], ["h"], {"to": TensorProto.DOUBLE}), ("Exp", ["h"], ["e"]), ("Cast", ["e"], ["y"], {"to": TensorProto.FLOAT})]
+    assert "neither f32 nor i64" in refused(save("inner", {"x": [2, 3]}, {"y": [2, 3]}, inner), says="there is no C for step ")
     nodes = [("NonZero", ["x"], ["n"]), ("Cast", ["x"], ["h"], {"to": TensorProto.DOUBLE}), ("Exp", ["h"], ["e"])]
     refused(save("sizes", {"x": [2, 3]}, {"n": (I64, None)}, nodes[:1]), says="there is no C for outputs of which the data decide how large they are")
     refused(save("doubles", {"x": [2, 3]}, {"e": (TensorProto.DOUBLE, None)}, nodes[1:]), says="'e' is of f64, which C99 has not")
@@ -413,7 +458,7 @@ def main():
         shutil.copy(DIGITS, "digits.onnx")
         check("digits.onnx", "--dim", "batch=2")
         for part in (check_functions, check_operators, check_products, check_movement, check_convolutions, check_channels, check_pools, check_norms, check_recurrences,
-                     check_indices, check_scatters, check_images, check_integers, check_attention, check_views, check_names, check_refusals):
+                     check_indices, check_scatters, check_images, check_integers, check_shorts, check_attention, check_views, check_names, check_refusals):
             if not sys.argv[1:] or sys.argv[1] in part.__name__:
                 part()
                 settle()

@@ -1,6 +1,6 @@
 """hypatia export-c on whole models: those of tests/models and of the examples, with other sizes of their dims, as C99 that every
 compiler which is here takes without a warning: it gives what the plan gives on the reference device, on this processor, as a
-program of 32 bits, and on ARM's under qemu.
+program of 32 bits, and on ARM's under qemu; some of them also with 16 bits in memory.
 
     test_export_c_models.py [NAME]     the models whose names contain NAME"""
 import glob
@@ -20,6 +20,8 @@ onnx = hyp.need("onnx")
 RNG = np.random.default_rng(11)
 DIMS = {"batch": 2, "sequence": 5, "past": 3, "new": 2}
 EVERYWHERE = ("digits", "cnn", "chars", "lstm", "mobilenet-script")
+NEAR = {"fp32": exported.TOLERANCE, "fp16": 4e-3, "bf16": 3e-2}  # of the largest number of a result
+SHORT = {"mobilenet-script": "bf16", "lstm": "fp16"}
 # Compilers for other processors, and what runs their programs.
 PROCESSORS = [(("gcc", "-m32"), ()), (("aarch64-linux-gnu-gcc",), ("qemu-aarch64-static",)), (("aarch64-linux-gnu-gcc",), ("qemu-aarch64",))]
 
@@ -44,11 +46,11 @@ def feed(path, made):
     return feeds
 
 
-def compile_fixed(path, plan, dims):
+def compile_fixed(path, plan, dims, precision):
     """With those of the dims that the model has."""
     options = [f"--dim={n}={v}" for n, v in dims.items()]
     while True:
-        done = hyp.tool("hypatiac", path, "-o", plan, "-q", "--verify", "off", *options)
+        done = hyp.tool("hypatiac", path, "-o", plan, "-q", "--verify", "off", "--precision", precision, *options)
         unknown = [o for o in options if f'no symbolic dim "{o.split("=")[1]}"' in done.stderr]
         if done.returncode == 0 or not unknown:
             assert done.returncode == 0, done.stderr
@@ -56,7 +58,7 @@ def compile_fixed(path, plan, dims):
         options.remove(unknown[0])
 
 
-def check_processors(made, feeds, wanted):
+def check_processors(made, feeds, wanted, near):
     """The same as a program for other processors, where there are compilers and what runs them."""
     done = []
     for compiler, emulator in PROCESSORS:
@@ -67,7 +69,7 @@ def check_processors(made, feeds, wanted):
             print(f"    no {' '.join(compiler)}: its libraries are missing")
             continue
         assert built.returncode == 0, built.stderr
-        exported.compare(made.run_program([*emulator, program], feeds.values()), wanted)
+        exported.compare(made.run_program([*emulator, program], feeds.values()), wanted, near)
         done.append(compiler)
         print(f"    {' '.join(compiler + emulator)}: the same")
 
@@ -104,9 +106,9 @@ def save_lstm():
     return os.path.abspath("lstm.onnx")
 
 
-def check(path, number, weights):
-    name = os.path.splitext(os.path.basename(path))[0].replace("-", "_")
-    compile_fixed(path, f"{name}.bin", DIMS)
+def check(path, number, weights, precision="fp32"):
+    name = f"{os.path.splitext(os.path.basename(path))[0]}_{precision}".replace("-", "_")
+    compile_fixed(path, f"{name}.bin", DIMS, precision)
     made = exported.Exported(f"{name}.bin", weights)
     compilers = exported.COMPILERS if number % 4 == 0 or sys.argv[1:] else [exported.COMPILERS[number % len(exported.COMPILERS)]]
     libraries = [made.build(c, "-O1" if c == "gcc" else "-O2") for c in compilers]
@@ -114,7 +116,7 @@ def check(path, number, weights):
         feeds = feed(path, made)
         wanted = exported.reference(f"{name}.bin", feeds)
         for library in libraries:
-            exported.compare(made.call(library, feeds.values()), wanted)
+            exported.compare(made.call(library, feeds.values()), wanted, NEAR[precision])
     print(f"{name}: {made.work} bytes of work, {len(made.text)} of C, by {', '.join(compilers)}", flush=True)
     return made, feeds, wanted
 
@@ -128,9 +130,11 @@ def main():
             everywhere = any(n in path for n in EVERYWHERE)
             made, feeds, wanted = check(path, number, weights=number % 2 == 1 and not everywhere)
             if everywhere:
-                check_processors(made, feeds, wanted)
+                check_processors(made, feeds, wanted, NEAR["fp32"])
                 if shutil.which("clang"):
                     check_bare(made)
+            for precision in [p for n, p in SHORT.items() if n in path]:
+                check_processors(*check(path, number, weights=False, precision=precision), NEAR[precision])
 
 
 main()

@@ -1,11 +1,15 @@
 #include "activate.h"
+#include "kinds.h"
 #include "tile.c"
 #include "window.h"
 
 /* A convolution of x[batch, groups in, ...] with w[groups out, in, ...]. */
 struct hyp_conv {
     long batch, groups, in, out;
-    const float *x, *w, *bias, *added; /* the last two may be NULL */
+    enum hyp_kind kind; /* of the numbers of w */
+    const float *x;
+    const void *w;
+    const float *bias, *added; /* may be NULL */
     int act;
     float slope, *y; /* may be what is added */
 };
@@ -40,7 +44,7 @@ static void hyp_patches(const struct hyp_window *w, long in, const float *x, lon
     }
 }
 
-/* patch: [in, window, HYP_TILE] */
+/* patch: [in, window, HYP_TILE], and of filters that are no floats [HYP_ROWS, in, window] more */
 static void hyp_convolve(const struct hyp_conv *s, const struct hyp_window *w, float *patch)
 {
     long places = w->out[0] * w->out[1] * w->out[2], channel = w->in[0] * w->in[1] * w->in[2];
@@ -52,7 +56,8 @@ static void hyp_convolve(const struct hyp_conv *s, const struct hyp_window *w, f
             for (long m = 0; m < s->out; m += HYP_ROWS) {
                 float c[HYP_ROWS][HYP_TILE];
                 long rows = s->out - m < HYP_ROWS ? s->out - m : HYP_ROWS;
-                hyp_tile(rows, width, depth, s->w + (group + m) * depth, depth, 1, patch, width, c);
+                const float *w4 = hyp_floats(s->kind, s->w, (group + m) * depth, rows * depth, patch + depth * HYP_TILE);
+                hyp_tile(rows, width, depth, w4, depth, 1, patch, width, c);
                 for (long r = 0; r < rows; r++) {
                     float bias = s->bias ? s->bias[group + m + r] : 0;
                     long to = (g * s->out + m + r) * places + first;

@@ -1,4 +1,5 @@
 #include "activate.h"
+#include "kinds.h"
 #include "window.h"
 
 /* A convolution of x[batch, channels, ...] with w[channels times, ...]: of each channel by itself. A channel is laid out with its
@@ -6,7 +7,10 @@
  * results one behind the other lie one behind the other, too. */
 struct hyp_depthwise {
     long batch, channels, times;
-    const float *x, *w, *bias, *added; /* the last two may be NULL */
+    enum hyp_kind kind; /* of the numbers of w */
+    const float *x;
+    const void *w;
+    const float *bias, *added; /* may be NULL */
     int act;
     float slope, *y;   /* may be what is added */
     long phase[3];     /* sizes of a phase */
@@ -57,19 +61,19 @@ static void hyp_slide(const struct hyp_depthwise *s, long window, const float *f
     }
 }
 
-/* room: of a channel with its padding, HYP_RUN more, and of the sums */
+/* room: of a channel with its padding, HYP_RUN more, of the sums, and of a filter */
 static void hyp_convolve_channels(const struct hyp_depthwise *s, const struct hyp_window *w, float *room)
 {
     long rows = w->out[0] * w->out[1], width = w->out[2], window = w->kernel[0] * w->kernel[1] * w->kernel[2];
     long laid = w->stride[0] * w->stride[1] * w->stride[2] * s->phase[0] * s->phase[1] * s->phase[2] + HYP_RUN;
-    float *sums = room + laid;
+    float *sums = room + laid, *weights = sums + (s->count + HYP_RUN - 1) / HYP_RUN * HYP_RUN;
     for (long i = 0; i < laid; i++) room[i] = 0;
     for (long m = 0; m < s->batch * s->channels * s->times; m++) {
         long filter = m % (s->channels * s->times);
         float bias = s->bias ? s->bias[filter] : 0, *y = s->y + m * rows * width;
         const float *added = s->added ? s->added + m * rows * width : 0;
         if (m % s->times == 0) hyp_lay(s, w, s->x + m / s->times * w->in[0] * w->in[1] * w->in[2], room);
-        hyp_slide(s, window, s->w + filter * window, room, sums);
+        hyp_slide(s, window, hyp_floats(s->kind, s->w, filter * window, window, weights), room, sums);
         for (long r = 0; r < rows; r++) {
             const float *from = sums + (r / w->out[1] * s->phase[1] + r % w->out[1]) * s->phase[2];
             for (long i = 0; i < width; i++) y[r * width + i] = from[i] + (added ? bias + added[r * width + i] : bias);

@@ -1,4 +1,5 @@
 #include "activate.h"
+#include "kinds.h"
 #include "tile.c"
 
 /* A product of a[m, k] with b[k, n], and what follows it. */
@@ -6,9 +7,10 @@ struct hyp_product {
     long m, n, k;
     const float *a;
     long a_row, a_step;
-    const float *b; /* in panels of HYP_TILE columns, each [k, columns], unless there is room to make such */
-    long b_row, b_column;
-    float *room; /* [k, HYP_TILE]; NULL: b is in panels */
+    const void *b; /* in panels of HYP_TILE columns, each [k, columns], unless it has to be brought there */
+    enum hyp_kind kind; /* of numbers; all but floats are in panels */
+    long b_row, b_column; /* 0: it is in panels */
+    float *room;          /* [k, HYP_TILE], unless panels are there as floats */
     float alpha;
     const float *bias, *added; /* [n] and [m, n]; NULL: nothing */
     int after, act;            /* whether what is added is so after the activation */
@@ -19,14 +21,15 @@ struct hyp_product {
 /* Where the panel of so many columns from `first` on is; *step is from one of its rows to the next. */
 static const float *hyp_panel(const struct hyp_product *p, long first, long width, long *step)
 {
+    const float *b = p->b;
     *step = width;
-    if (!p->room) return p->b + first * p->k;
+    if (!p->b_column) return hyp_floats(p->kind, p->b, first * p->k, width * p->k, p->room);
     if (p->b_column == 1 && p->m <= HYP_ROWS) {
         *step = p->b_row;
-        return p->b + first;
+        return b + first;
     }
     for (long i = 0; i < p->k; i++)
-        for (long j = 0; j < width; j++) p->room[i * width + j] = p->b[i * p->b_row + (first + j) * p->b_column];
+        for (long j = 0; j < width; j++) p->room[i * width + j] = b[i * p->b_row + (first + j) * p->b_column];
     return p->room;
 }
 
