@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "base/elementwise.h"
 #include "c99/writer.h"
 
 static void put_list(hyp_c99_writer *w, const char *name, const int64_t *list, int32_t n, int64_t other)
@@ -134,12 +135,32 @@ static void put_conv(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_conv *
         w->lacks = "is too large";
 }
 
+static void put_whole(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_conv *v)
+{
+    if (v->window.n > 3) w->lacks = "has more than three axes";
+    if (v->act != HYP_PW_CAST) w->lacks = "is of integers and ends in a function";
+    if (w->lacks) return;
+    hyp_c99_begin(w);
+    put_window(w, &v->window);
+    hyp_strbuf_printf(&w->body, "        const struct hyp_conv_whole s = {%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64,
+                      v->batch, v->group, v->in_channels, v->out_channels);
+    for (size_t i = 0; i < 4; i++) hyp_c99_operand(w, hyp_plan_call_input(s, i));
+    hyp_c99_operand(w, s->outputs[0] + 1);
+    hyp_strbuf_puts(&w->body, "};\n        hyp_convolve_whole(&s, &w);\n");
+    hyp_c99_end(w);
+    hyp_c99_want(w, "conv_whole");
+}
+
 hyp_status hyp_c99_conv(hyp_c99_writer *w, const HypPlan__Call *s, const hyp_call_arguments *a)
 {
     enum { FEW = 4 }; /* results of a channel: patches of it, which more of them share, cost more than they save */
     hyp_conv v;
     layout l;
     HYP_TRY(hyp_kernel_read_conv(&a->call, false, &v));
+    if (a->in[0].dtype == HYP_I32) {
+        put_whole(w, s, &v);
+        return HYP_OK;
+    }
     if (!has_form(w, a, &v.window)) return HYP_OK;
     hyp_c99_begin(w);
     put_window(w, &v.window);

@@ -331,6 +331,40 @@ def check_integers():
     check(save("quantized", {"x": [3, 7]}, {"y": [3, 4]}, quantized, {"s": np.float32(0.03), "o": np.uint8(120), "w": normal(7, 4)}), special=False)
 
 
+def check_quantized():
+    """Layers and convolutions of 8 bits, as quantizers write them: with operators of their own, and with what goes around one."""
+    def whole(low, high, *shape, t=np.int8):
+        return RNG.integers(low, high, shape).astype(t)
+
+    s8 = TensorProto.INT8
+    scales = {"xs": np.float32(0.04), "ws": np.abs(normal(5)) * np.float32(0.02) + np.float32(0.001), "ys": np.float32(0.3)}
+    for t, number, zero in ((U8, np.uint8, 120), (s8, np.int8, -7)):
+        zeros = {"xz": number(zero), "yz": number(zero // 2)}
+        w = {"w": whole(-127, 128, 5, 3, 3, 3), "wz": np.zeros(5, np.int8), "b": whole(-9000, 9000, 5, t=np.int32)}
+        names = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"]
+        for bias in ([], ["b"]):
+            one("QLinearConv", {"x": (t, [2, 3, 8, 7])}, {"pads": [1, 0, 1, 2], "strides": [2, 1]}, {**scales, **zeros, **w}, names=[*names, *bias], types={"y": t},
+                low=0 if t == U8 else -128, high=128)
+        one("QLinearConv", {"x": (t, [1, 5, 8, 7])}, {"group": 5, "pads": [1] * 4}, {**scales, **zeros, **w, "w": whole(-127, 128, 5, 1, 3, 3)},
+            names=[*names, "b"], types={"y": t}, low=0 if t == U8 else -128, high=128)
+        matmul = {**scales, **zeros, "w": whole(-127, 128, 7, 5), "ws": np.float32(0.01), "wz": np.int8(3)}
+        one("QLinearMatMul", {"x": (t, [4, 7])}, {}, matmul, names=names, types={"y": t}, low=0 if t == U8 else -128, high=128)
+        one("QLinearMatMul", {"x": (t, [2, 4, 7]), "v": (t, [2, 7, 3])}, {}, {**scales, **zeros, "vs": np.float32(0.1), "vz": number(5)},
+            names=["x", "xs", "xz", "v", "vs", "vz", "ys", "yz"], types={"y": t}, low=0 if t == U8 else -128, high=128)
+        one("MatMulInteger", {"x": (t, [4, 7])}, {}, {"w": whole(-127, 128, 7, 5), "xz": number(zero), "wz": np.int8(2)}, names=["x", "w", "xz", "wz"],
+            types={"y": I32}, low=0 if t == U8 else -128, high=128)
+        one("ConvInteger", {"x": (t, [1, 3, 8, 7])}, {"pads": [1] * 4}, {"w": whole(-127, 128, 5, 3, 3, 3), "xz": number(zero)}, names=["x", "w", "xz"],
+            types={"y": I32}, low=0 if t == U8 else -128, high=128)
+        one("QuantizeLinear", {"x": [3, 5]}, {"axis": 1}, {"s": np.abs(normal(5)) + np.float32(0.01), "z": whole(0, 100, 5, t=number)}, types={"y": t})
+        one("DequantizeLinear", {"x": (t, [3, 5])}, {"axis": 0}, {"s": np.abs(normal(3)), "z": whole(0, 100, 3, t=number)}, low=0, high=128)
+    one("DynamicQuantizeLinear", {"x": [3, 5]}, {}, outputs=("y", "s", "z"), types={"y": U8, "z": U8})
+    around = [("QuantizeLinear", ["x", "xs", "xz"], ["q"]), ("DequantizeLinear", ["q", "xs", "xz"], ["d"]),
+              ("DequantizeLinear", ["w", "ws", "wz"], ["v"], {"axis": 0}), ("Conv", ["d", "v", "b"], ["c"], {"pads": [1] * 4}), ("Relu", ["c"], ["r"]),
+              ("QuantizeLinear", ["r", "ys", "yz"], ["p"]), ("DequantizeLinear", ["p", "ys", "yz"], ["y"])]
+    check(save("around", {"x": [1, 3, 8, 7]}, {"y": [1, 5, 8, 7]}, around,
+               {**scales, "xz": np.uint8(120), "yz": np.uint8(0), "w": whole(-127, 128, 5, 3, 3, 3), "wz": np.zeros(5, np.int8), "b": normal(5)}))
+
+
 BF16, F16 = TensorProto.BFLOAT16, TensorProto.FLOAT16
 
 
@@ -458,7 +492,7 @@ def main():
         shutil.copy(DIGITS, "digits.onnx")
         check("digits.onnx", "--dim", "batch=2")
         for part in (check_functions, check_operators, check_products, check_movement, check_convolutions, check_channels, check_pools, check_norms, check_recurrences,
-                     check_indices, check_scatters, check_images, check_integers, check_shorts, check_attention, check_views, check_names, check_refusals):
+                     check_indices, check_scatters, check_images, check_integers, check_quantized, check_shorts, check_attention, check_views, check_names, check_refusals):
             if not sys.argv[1:] or sys.argv[1] in part.__name__:
                 part()
                 settle()
