@@ -481,8 +481,8 @@ HYP_API HYP_NODISCARD hyp_status hyp_egraph_run_schedule(hyp_egraph *eg, const h
 
 /* ---- explanations ------------------------------------------------------------------------------- */
 
-/* How an e-node came to be: HYP_NONE rule for one that was added by the caller, else the index of the
- * rule in the ruleset that made it and the e-nodes that its left side matched. Needs options.explain. */
+/* How an e-node came to be: HYP_NONE rule for one that was added by the caller (or where memory is out), else the index of
+ * the rule in the ruleset that made it and the e-nodes that its left side matched. Needs options.explain. */
 typedef struct hyp_origin {
     uint32_t rule;               /* index into the ruleset of the run, HYP_NONE if added by the caller or an analysis */
     uint32_t ruleset;            /* 0 for the first ruleset parsed in this e-graph, 1 for the next, ... */

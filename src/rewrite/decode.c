@@ -42,8 +42,7 @@ static hyp_status trace_back(history *h, hyp_enode_id node)
     hyp_origin origin = hyp_egraph_origin(h->rw->eg, node);
     if (origin.rule == HYP_NONE || origin.rule >= h->rules->count) return HYP_OK;
     for (size_t i = 0; i < origin.matched_count; i++) {
-        hyp_enode_id matched = hyp_egraph_origin(h->rw->eg, node).matched[i];
-        HYP_TRY(trace_back(h, matched));
+        HYP_TRY(trace_back(h, origin.matched[i]));
     }
     return note_rule(h, h->rules->names[origin.rule]);
 }

@@ -58,6 +58,9 @@ void hyp_egraph_destroy(hyp_egraph *eg)
     hyp_eg_free(&eg->changed);
     hyp_eg_free(&eg->modify);
     hyp_eg_free(&eg->proofs.apps);
+    hyp_eg_free(&eg->proofs.given);
+    hyp_eg_free(&eg->proofs.milestones);
+    hyp_arena_dispose(&eg->proofs.told);
     hyp_eg_free(&eg->proofs.kinds);
     hyp_vec_free(&eg->callbacks);
     hyp_sorts_destroy(eg->sorts);
@@ -259,11 +262,10 @@ hyp_status hyp_egraph_union(hyp_egraph *eg, hyp_class_id a, hyp_class_id b, cons
     if (eg->explain && hyp_eg_find(eg, a) != hyp_eg_find(eg, b)) {
         hyp_symbol symbol;
         HYP_TRY(hyp_egraph_symbol(eg, reason ? reason : "given", &symbol, diag));
-        HYP_TRY(hyp_proof_reserve(eg, HYP_APP_REASON_SIZE, diag));
         HYP_TRY(hyp_eg_reserve_union(eg, diag));
-        why = (uint32_t)eg->proofs.apps.len;
-        eg->proofs.apps.data[eg->proofs.apps.len++] = HYP_NONE;
-        eg->proofs.apps.data[eg->proofs.apps.len++] = symbol;
+        HYP_TRY(hyp_proof_reserve(eg, 2, 1, diag));
+        why = hyp_app_place(eg);
+        hyp_app_end(eg, hyp_app_put(hyp_app_put(hyp_app_begin(eg), HYP_APP_STATED), symbol));
     }
     HYP_TRY(hyp_eg_union(eg, a, b, why, &changed, diag));
     if (out_changed) *out_changed = changed;

@@ -2,10 +2,10 @@
 #include "egraph/core/state.h"
 
 /* Held back for each row: entries in the log and among the unions that are pending, with an analysis its place in the
- * index, and for proofs the record of its congruence. */
+ * index, and for proofs the record of its congruence and what it was given. */
 bool hyp_eg_affordable(const hyp_egraph *eg, size_t more)
 {
-    enum { FOR_LOGS = 4 * sizeof(uint32_t), FOR_INDEX = 24 * sizeof(uint32_t), FOR_PROOFS = 2 * sizeof(uint32_t) };
+    enum { FOR_LOGS = 4 * sizeof(uint32_t), FOR_INDEX = 24 * sizeof(uint32_t), FOR_PROOFS = 4 * sizeof(uint32_t) };
     size_t each = FOR_LOGS + (hyp_eg_analysed(eg) ? FOR_INDEX : 0) + (eg->explain ? FOR_PROOFS : 0);
     size_t held_back = each * eg->row_count;
     return !eg->max_bytes || eg->rebuilding || eg->bytes + more + held_back <= eg->max_bytes;
@@ -40,7 +40,7 @@ hyp_status hyp_eg_grow(hyp_egraph *eg, void **data, size_t *cap, size_t want, si
 #ifdef HYP_SMALL_SIZES
     size_t next = *cap < 64 ? 0 : *cap * 2, more;
 #else
-    size_t next = *cap < 8 ? 16 : *cap < 65536 ? *cap * 2 : *cap + *cap / 2, more;
+    size_t next = *cap < 8 ? 16 : *cap < 65536 ? *cap * 2 : *cap + *cap / 8, more; /* large arrays grow by moving pages */
 #endif
     if (next < want) next = want;
     if (!hyp_mul_size(next - *cap, elem, &more)) return hyp_fail_memory(diag, SIZE_MAX);

@@ -32,17 +32,25 @@ static bool names_moved(const hyp_egraph *eg, const uint32_t *kids, uint32_t n)
 static hyp_status reserve_rekey(hyp_egraph *eg, hyp_diag *diag)
 {
     if ((eg->slot_used + 1) * 2 >= eg->slot_count) hyp_eg_purge_slots(eg);
+    if (eg->explain) HYP_TRY(hyp_eg_reserve(eg, &eg->proofs.given, eg->proofs.given.len + 1, diag));
     return hyp_eg_reserve_union(eg, diag);
 }
 
 /* Gives a live row whose children moved its slot. It may turn out congruent to another: the older one stays. */
 static void rekey(hyp_egraph *eg, uint32_t row)
 {
-    uint32_t n, op = eg->rows[row].op, *kids = hyp_row_kids(eg, row, &n);
+    uint32_t n, op = eg->rows[row].op, *kids = hyp_row_kids(eg, row, &n), was[2];
+    memcpy(was, eg->rows[row].kid, sizeof was);
     for (uint32_t j = 0; j < n; j++) kids[j] = hyp_eg_now(eg, kids[j]);
     uint32_t hash = hyp_table_hash(op, kids, n);
     size_t i = hyp_table_probe_other(eg, hash, op, kids, n, row);
     uint32_t other = eg->slots[i].row;
+    if (eg->explain && n <= 2) {
+        if (other < row) /* it dies: what it was given can stay in it */
+            memcpy(kids, was, sizeof was);
+        else
+            hyp_proof_keep_given(eg, row, was);
+    }
     if (other == HYP_NONE) {
         eg->slots[i] = (hyp_slot){hash, row};
         eg->slot_used++;

@@ -1,18 +1,80 @@
-/* record.c - the proof forest: edges, and room for records. */
+/* record.c - the proof forest: edges, room for records, and what rows were given. */
 #include "egraph/core/record.h"
 
-hyp_status hyp_proof_reserve(hyp_egraph *eg, size_t words, hyp_diag *diag)
+#include <stdlib.h>
+
+hyp_status hyp_proof_reserve(hyp_egraph *eg, size_t numbers, size_t records, hyp_diag *diag)
 {
-    if (eg->proofs.apps.len + words > HYP_WHY_LIMIT)
+    size_t want = eg->proofs.apps.len + numbers * HYP_APP_NUMBER + records;
+    if (want / 2 > HYP_WHY_LIMIT)
         return hyp_fail(diag, HYP_ERR_LIMIT, "the record of rule applications is full; explain fewer steps");
-    size_t want = eg->proofs.apps.len + words;
     if (!eg->rebuilding || !eg->max_bytes || want <= eg->proofs.apps.cap)
         return hyp_eg_reserve(eg, &eg->proofs.apps, want, diag);
-    size_t next = want + eg->row_count / 8; /* little more than is held back for a rebuild */
+    size_t next = want + eg->row_count / 2; /* little more than is held back for a rebuild */
     HYP_TRY(hyp_eg_resize(eg, &eg->proofs.apps.data, eg->proofs.apps.cap, next, sizeof *eg->proofs.apps.data, diag));
     eg->proofs.apps.cap = next;
     return HYP_OK;
 }
+
+void hyp_proof_milestone(hyp_egraph *eg)
+{
+    hyp_proofs *p = &eg->proofs;
+    hyp_milestone now = {(uint32_t)eg->row_count, hyp_app_place(eg)};
+    if (p->milestones.len && p->milestones.data[p->milestones.len - 1].row == now.row) p->milestones.len--;
+    p->milestones.data[p->milestones.len++] = now;
+}
+
+/* ---- what rows were given ------------------------------------------------------------------------- */
+
+static int by_row(const void *a, const void *b)
+{
+    uint32_t x = ((const hyp_given_kids *)a)->row, y = ((const hyp_given_kids *)b)->row;
+    return (x > y) - (x < y);
+}
+
+void hyp_proof_sort_given(hyp_egraph *eg)
+{
+    hyp_proofs *p = &eg->proofs;
+    if (p->sorted < p->given.len) qsort(p->given.data, p->given.len, sizeof *p->given.data, by_row);
+    p->sorted = p->given.len;
+}
+
+const uint32_t *hyp_proof_given(const hyp_egraph *eg, uint32_t row)
+{
+    const hyp_proofs *p = &eg->proofs;
+    const hyp_given_kids key = {.row = row};
+    const hyp_given_kids *found = bsearch(&key, p->given.data, p->given.len, sizeof key, by_row);
+    return found->kid;
+}
+
+void hyp_proof_take_back(hyp_egraph *eg, uint32_t row)
+{
+    hyp_proofs *p = &eg->proofs;
+    uint64_t bit = UINT64_C(1) << (row & 63);
+    if (!(p->is_changed[row >> 6] & bit)) return;
+    p->is_changed[row >> 6] &= ~bit;
+    p->given.len--; /* it came last */
+}
+
+void hyp_proof_forget_rows(hyp_egraph *eg)
+{
+    hyp_proofs *p = &eg->proofs;
+    size_t kept = 0;
+    for (size_t i = 0; i < eg->row_cap / 64; i++) p->is_changed[i] = 0;
+    for (size_t i = 0; i < p->given.len; i++) {
+        const hyp_given_kids given = p->given.data[i];
+        if (given.row >= eg->row_count) continue;
+        p->is_changed[given.row >> 6] |= UINT64_C(1) << (given.row & 63);
+        p->given.data[kept++] = given;
+    }
+    p->given.len = kept;
+    p->sorted = 0;
+    while (p->milestones.len && (p->milestones.data[p->milestones.len - 1].app > hyp_app_place(eg) ||
+                                 p->milestones.data[p->milestones.len - 1].row > eg->row_count))
+        p->milestones.len--;
+}
+
+/* ---- kinds and edges ------------------------------------------------------------------------------ */
 
 hyp_status hyp_proof_kind(hyp_egraph *eg, const hyp_app_kind *kind, uint32_t *known, hyp_diag *diag)
 {

@@ -21,7 +21,7 @@
 #include "hypatia/egraph.h"
 
 #define HYP_ROW_DEAD 0x80000000u /* in hyp_row.op: congruent to an older row, out of every index */
-enum { HYP_ROW_ARRAYS = 9, HYP_POOL_ARRAYS = 3 };
+enum { HYP_ROW_ARRAYS = 7, HYP_POOL_ARRAYS = 3 };
 #define HYP_SLOT_POOL 0x80000000u
 #define HYP_ROW_LIMIT (UINT32_C(1) << 30) /* a child slot of a row is named by 31 bits */
 
@@ -65,15 +65,30 @@ typedef struct hyp_app_kind {
     uint32_t ruleset, rule, action;
 } hyp_app_kind;
 
+/* The children that a row of at most two was given, where they are not those that stand in it. */
+typedef struct hyp_given_kids {
+    uint32_t row, kid[2];
+} hyp_given_kids;
+
+/* Rows from `row` on, as far as the next one says, were made by applications whose records begin at `app` or later. */
+typedef struct hyp_milestone {
+    uint32_t row, app;
+} hyp_milestone;
+
 /* What options.explain keeps. By row, of the capacity of the rows. */
 typedef struct hyp_proofs {
-    uint32_t *kid;    /* 2 a row: the children as they were given, in the form of hyp_row.kid */
-    uint32_t *pool;   /* beside hyp_egraph.pool */
-    uint32_t *parent; /* proof forest: same class <=> same tree; HYP_NONE at a root */
-    uint32_t *why;    /* of the edge to the parent: offset in `apps`, the lowest bit is its direction: see record.h */
-    uint32_t *origin; /* offset of an application in `apps`, HYP_NONE if added by the caller */
-    HYP_VEC(uint32_t) apps;
+    uint32_t *pool;       /* beside hyp_egraph.pool: the children as they were given */
+    uint32_t *parent;     /* proof forest: same class <=> same tree; HYP_NONE at a root */
+    uint32_t *why;        /* of the edge to the parent: place in `apps`, the lowest bit is its direction: see record.h */
+    uint64_t *is_made;    /* bit by row: by an application, not by the caller or an analysis */
+    uint64_t *is_changed; /* bit by row of at most two children: `given` has them as they were given */
+    HYP_VEC(hyp_given_kids) given; /* by row when `sorted`, else as they came */
+    size_t sorted;                 /* of them are in order */
+    HYP_VEC(hyp_milestone) milestones;
+    HYP_VEC(uint8_t) apps; /* records: see record.h */
     HYP_VEC(hyp_app_kind) kinds;
+    hyp_arena told; /* what hyp_egraph_origin has told since the version told_at */
+    uint64_t told_at;
 } hyp_proofs;
 
 struct hyp_ruleset;

@@ -26,7 +26,7 @@ static size_t next_cap(size_t cap)
 static size_t row_bytes(const hyp_egraph *eg)
 {
     size_t bytes = sizeof(hyp_row) + 2 * sizeof(uint32_t) + eg->analysis.data_size + (eg->analysis.make ? 1 : 0);
-    return eg->explain ? bytes + 5 * sizeof(uint32_t) : bytes;
+    return eg->explain ? bytes + 2 * sizeof(uint32_t) : bytes;
 }
 
 /* An array with an element by row, or by entry of the pool. */
@@ -44,10 +44,8 @@ static void list_row_arrays(hyp_egraph *eg, by_row out[HYP_ROW_ARRAYS])
         {&eg->stamp, word},
         {&eg->facts, eg->analysis.data_size},
         {&eg->told, eg->analysis.make ? 1 : 0},
-        {&eg->proofs.kid, 2 * proof},
         {&eg->proofs.parent, proof},
         {&eg->proofs.why, proof},
-        {&eg->proofs.origin, proof},
     };
     memcpy(out, all, sizeof all);
 }
@@ -86,9 +84,21 @@ void hyp_eg_free_rows(hyp_egraph *eg)
     free_all(pool, eg->pool_sizes, HYP_POOL_ARRAYS);
     hyp_large_free(eg->slots, eg->slot_count * sizeof *eg->slots);
     hyp_free(eg->moved);
+    hyp_free(eg->proofs.is_made);
+    hyp_free(eg->proofs.is_changed);
 }
 
-/* The capacity is a multiple of 64: `moved` has a word for that many. */
+/* Bits by row, which are zero for new ones. */
+static hyp_status resize_bits(hyp_egraph *eg, uint64_t **bits, size_t cap, hyp_diag *diag)
+{
+    uint64_t *grown = hyp_realloc(*bits, cap / 8);
+    if (!grown) return hyp_fail_memory(diag, cap / 8);
+    memset(grown + eg->row_cap / 64, 0, (cap - eg->row_cap) / 8);
+    *bits = grown;
+    return HYP_OK;
+}
+
+/* The capacity is a multiple of 64: `moved` and its like have a word for that many. */
 static hyp_status resize_rows(hyp_egraph *eg, size_t cap, hyp_diag *diag)
 {
     by_row arrays[HYP_ROW_ARRAYS];
@@ -96,11 +106,10 @@ static hyp_status resize_rows(hyp_egraph *eg, size_t cap, hyp_diag *diag)
     HYP_TRY(resize_all(eg, arrays, eg->row_sizes, HYP_ROW_ARRAYS, cap, diag));
     if (eg->analysis.data_size) memset(hyp_fact(eg, (uint32_t)eg->row_cap), 0, (cap - eg->row_cap) * eg->analysis.data_size);
     if (eg->analysis.make) memset(eg->told + eg->row_cap, 0, cap - eg->row_cap);
-    uint64_t *moved = hyp_realloc(eg->moved, cap / 8);
-    if (!moved) return hyp_fail_memory(diag, cap / 8);
-    memset(moved + eg->row_cap / 64, 0, (cap - eg->row_cap) / 8);
-    hyp_eg_count_bytes(eg, (cap - eg->row_cap) / 8);
-    eg->moved = moved;
+    HYP_TRY(resize_bits(eg, &eg->moved, cap, diag));
+    if (eg->explain) HYP_TRY(resize_bits(eg, &eg->proofs.is_made, cap, diag));
+    if (eg->explain) HYP_TRY(resize_bits(eg, &eg->proofs.is_changed, cap, diag));
+    hyp_eg_count_bytes(eg, (eg->explain ? 3 : 1) * (cap - eg->row_cap) / 8);
     eg->row_cap = cap;
     return HYP_OK;
 }
@@ -293,16 +302,18 @@ hyp_status hyp_eg_reserve_rows(hyp_egraph *eg, size_t count, hyp_diag *diag)
     }
     HYP_TRY(reserve_row_space(eg, count, diag));
     HYP_TRY(reserve_slots(eg, count, diag));
+    if (eg->explain) HYP_TRY(hyp_eg_reserve(eg, &eg->proofs.given, eg->proofs.given.len + count, diag));
     return eg->analysis.modify ? hyp_eg_reserve(eg, &eg->modify, eg->modify.len + count, diag) : HYP_OK;
 }
 
 /* Takes back the row that was made last, whose fact could not be made. */
 static void take_back(hyp_egraph *eg, const hyp_new_row *row)
 {
-    memset(hyp_fact(eg, (uint32_t)eg->row_count - 1), 0, eg->analysis.data_size);
+    uint32_t id = (uint32_t)--eg->row_count;
+    memset(hyp_fact(eg, id), 0, eg->analysis.data_size);
     eg->slots[row->slot].row = HYP_NONE;
     eg->slot_used--;
-    eg->row_count--;
+    if (eg->explain) hyp_proof_take_back(eg, id);
     eg->live_count--;
     eg->class_count--;
     eg->ops.data[row->op].live--;
@@ -322,12 +333,9 @@ static hyp_status make_fact(hyp_egraph *eg, uint32_t id, hyp_diag *diag)
 /* What proofs must know of a new row: its children as they were given. */
 static void note_given(hyp_egraph *eg, uint32_t id, uint32_t op, const uint32_t kid[2], const uint32_t *given)
 {
-    uint32_t n = eg->ops.data[op].arity, *to = eg->proofs.kid + 2 * (size_t)id;
-    to[0] = n > 2 ? kid[0] : n > 0 ? given[0] : HYP_NONE;
-    to[1] = n == 2 ? given[1] : HYP_NONE;
+    uint32_t n = eg->ops.data[op].arity;
     if (n > 2) memcpy(eg->proofs.pool + kid[0], given, n * sizeof *given);
-    eg->proofs.parent[id] = eg->proofs.why[id] = HYP_NONE;
-    eg->proofs.origin[id] = HYP_NONE; /* until the application that makes it is recorded */
+    hyp_proof_new_row(eg, id, n > 2 ? 0 : n, kid, given);
 }
 
 hyp_status hyp_eg_new_row(hyp_egraph *eg, const hyp_new_row *row, uint32_t *out, hyp_diag *diag)
@@ -397,7 +405,7 @@ uint32_t hyp_eg_lookup(hyp_egraph *eg, uint32_t op, const uint32_t *kids)
 
 hyp_status hyp_eg_reserve_union(hyp_egraph *eg, hyp_diag *diag)
 {
-    if (eg->explain) HYP_TRY(hyp_proof_reserve(eg, 1, diag));
+    if (eg->explain) HYP_TRY(hyp_proof_reserve(eg, 1, 1, diag));
     return hyp_eg_reserve(eg, &eg->pending, eg->pending.len + 1, diag);
 }
 
@@ -413,8 +421,8 @@ bool hyp_eg_union_reserved(hyp_egraph *eg, uint32_t a, uint32_t b, uint32_t why)
     eg->version++;
     if (!eg->explain) return true;
     if (why == HYP_WHY_CONGRUENCE) {
-        why = (uint32_t)eg->proofs.apps.len;
-        eg->proofs.apps.data[eg->proofs.apps.len++] = HYP_APP_CONGRUENT;
+        why = hyp_app_place(eg);
+        hyp_app_end(eg, hyp_app_put(hyp_app_begin(eg), HYP_APP_CONGRUENT));
     }
     hyp_proof_edge(eg, a, b, why);
     return true;

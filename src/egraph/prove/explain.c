@@ -38,12 +38,15 @@ static void bind(hyp_prover *p, application *app, const hyp_pat *pat)
 
 static hyp_status read_application(hyp_prover *p, uint32_t offset, application *app)
 {
-    const uint32_t *record = p->eg->proofs.apps.data + offset;
-    const hyp_app_kind *kind = hyp_app_kind_of(p->eg, record);
+    const uint8_t *rest;
+    const hyp_app_kind *kind = hyp_app_kind_of(p->eg, hyp_app_head(p->eg, offset, &rest));
     app->rule = hyp_eg_rule(p->eg, kind->ruleset, kind->rule);
     app->action = &app->rule->actions[kind->action];
-    app->left = record + HYP_APP_ROWS;
-    app->right = app->left + app->rule->left_nodes;
+    uint32_t *ids = hyp_prover_take(p, (app->rule->left_nodes + app->rule->right_nodes) * sizeof *ids);
+    if (!ids) return hyp_fail_memory(p->diag, (app->rule->left_nodes + app->rule->right_nodes) * sizeof *ids);
+    hyp_app_ids(rest, app->rule->left_nodes + app->rule->right_nodes, ids);
+    app->left = ids;
+    app->right = ids + app->rule->left_nodes;
     app->variable = hyp_prover_take(p, app->rule->reg_count * sizeof(uint32_t));
     if (!app->variable) return hyp_fail_memory(p->diag, app->rule->reg_count * sizeof(uint32_t));
     memset(app->variable, 0xff, app->rule->reg_count * sizeof(uint32_t));
@@ -310,7 +313,11 @@ static hyp_status cross_stated(hyp_prover *p, hyp_chain *chain, const hyp_edge *
     if (lemma.from == lemma.to) return HYP_OK;
     HYP_TRY(lemma_of_record(p, offset, &index, &use.lemma));
     if (use.lemma == HYP_NONE) {
-        HYP_TRY(hyp_prover_name(p, p->eg->proofs.apps.data[offset + HYP_APP_REASON], &lemma.rule));
+        const uint8_t *rest;
+        uint32_t reason;
+        hyp_app_head(p->eg, offset, &rest);
+        hyp_app_get(rest, &reason);
+        HYP_TRY(hyp_prover_name(p, reason, &lemma.rule));
         HYP_TRY(hyp_prover_add_lemma(p, lemma, &use.lemma));
         p->applied.data[index] = use.lemma;
     }
@@ -322,8 +329,9 @@ static hyp_status cross_stated(hyp_prover *p, hyp_chain *chain, const hyp_edge *
 /* Works off one edge. */
 static hyp_status cross(hyp_prover *p, hyp_chain *chain, const hyp_edge *e)
 {
-    const uint32_t *record = p->eg->proofs.apps.data + (e->why >> 1);
-    if (e->why == HYP_EDGE_CONGRUENT || record[HYP_APP_KIND] == HYP_APP_CONGRUENT) {
+    const uint8_t *rest;
+    uint32_t head = e->why == HYP_EDGE_CONGRUENT ? HYP_APP_CONGRUENT : hyp_app_head(p->eg, e->why >> 1, &rest);
+    if (head == HYP_APP_CONGRUENT) {
         uint32_t n;
         hyp_lemma_use use, ignored;
         const uint32_t *a = hyp_given(p->eg, e->a, &n), *b = hyp_given(p->eg, e->b, &n);
@@ -334,7 +342,7 @@ static hyp_status cross(hyp_prover *p, hyp_chain *chain, const hyp_edge *e)
         HYP_TRY(hyp_prover_congruence(p, hyp_enode_op(p->eg, e->a), uses, n, &use));
         return hyp_chain_add(p, chain, use);
     }
-    if (record[HYP_APP_KIND] != HYP_NONE) return apply_rule(p, chain, e->why >> 1, !(e->why & 1), e->a, e->b);
+    if (head != HYP_APP_STATED) return apply_rule(p, chain, e->why >> 1, !(e->why & 1), e->a, e->b);
     p->measured++;
     return p->counting ? HYP_OK : cross_stated(p, chain, e);
 }
@@ -547,6 +555,7 @@ static hyp_status explain(hyp_egraph *eg, const question *q, hyp_shared_proof *o
     hyp_arena *lists = hyp_calloc(1, sizeof *lists);
     if (!lists) return hyp_fail_memory(diag, sizeof *lists);
     hyp_prover p = {.eg = eg, .out = lists, .bound = HYP_ANY_RANK, .diag = diag};
+    hyp_proof_sort_given(eg);
     hyp_status status = hyp_router_create(eg, measure, &p, &p.router, diag);
     if (status == HYP_OK) status = prove(&p, q, &out->claim);
     if (status == HYP_OK) status = hyp_prover_keep_needed(&p, &out->claim);

@@ -31,7 +31,7 @@ typedef struct hyp_prover {
     uint32_t *row_terms;        /* T, by e-node; HYP_NONE = not yet */
     hyp_numbering pairs;        /* of e-nodes */
     HYP_VEC(hyp_known) knowns;      /* by pair */
-    hyp_numbering applications; /* by offset of their record */
+    hyp_numbering applications; /* by place of their record */
     HYP_VEC(uint32_t) applied;  /* by application: its lemma */
     HYP_VEC(uint32_t) stack;    /* e-nodes whose terms are being made */
     HYP_VEC(uint32_t) place;    /* by term, for chains; 0 between two of them */

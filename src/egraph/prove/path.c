@@ -31,6 +31,7 @@ struct hyp_router {
     HYP_VEC(hyp_way) ways;   /* by number in asked */
     HYP_VEC(visit) visits;   /* by number in met */
     HYP_VEC(uint32_t) costs; /* by edge; NOT_YET */
+    HYP_VEC(uint32_t) ids;   /* of the record being read */
     hyp_arena arena;
 };
 
@@ -71,24 +72,25 @@ static uint32_t side_of(const hyp_egraph *eg, const hyp_rule *rule, const hyp_pa
 static hyp_status add_applications(hyp_router *r, hyp_diag *diag)
 {
     const hyp_egraph *eg = r->eg;
-    const uint32_t *apps = eg->proofs.apps.data;
-    size_t at = 0, len = eg->proofs.apps.len;
-    while (at < len) {
-        const uint32_t *record = apps + at;
-        uint32_t offset = (uint32_t)at;
-        if (record[HYP_APP_KIND] >= HYP_APP_CONGRUENT) {
-            at += record[HYP_APP_KIND] == HYP_APP_CONGRUENT ? 1 : HYP_APP_REASON_SIZE;
+    for (uint32_t next = 0, place; place = next, place < hyp_app_place(eg);) {
+        const uint8_t *at;
+        uint32_t head = hyp_app_head(eg, place, &at);
+        if (head < HYP_APP_RULE) {
+            if (head == HYP_APP_STATED) at = hyp_app_get(at, &head);
+            next = hyp_app_after(eg, at);
             continue;
         }
-        const hyp_app_kind *kind = hyp_app_kind_of(eg, record);
+        const hyp_app_kind *kind = hyp_app_kind_of(eg, head);
         const hyp_rule *rule = hyp_eg_rule(eg, kind->ruleset, kind->rule);
         const hyp_action *action = &rule->actions[kind->action];
-        const uint32_t *left = record + HYP_APP_ROWS;
+        uint32_t count = rule->left_nodes + rule->right_nodes;
+        HYP_TRY(hyp_vec_reserve(&r->ids, count, diag));
+        const uint32_t *left = r->ids.data;
+        next = hyp_app_after(eg, hyp_app_ids(at, count, r->ids.data));
         uint32_t a = action->root ? left[action->root->index] : side_of(eg, rule, &action->left, left);
         uint32_t b = side_of(eg, rule, &action->right, left);
-        at += HYP_APP_ROWS + rule->left_nodes + rule->right_nodes;
         if (a != b && a != HYP_NONE && b != HYP_NONE && hyp_eg_find(r->eg, a) == hyp_eg_find(r->eg, b))
-            HYP_TRY(add_edge(r, a, b, offset << 1, offset, diag));
+            HYP_TRY(add_edge(r, a, b, place << 1, place, diag));
     }
     return HYP_OK;
 }
@@ -369,8 +371,7 @@ hyp_status hyp_router_create(hyp_egraph *eg, hyp_edge_cost_fn cost, void *user, 
     r->cost = cost;
     r->user = user;
     if (eg->row_count > ROW_LIMIT) return HYP_OK; /* the forest alone */
-    size_t most = 2 * eg->row_count + (eg->explain_all ? eg->proofs.apps.len / HYP_APP_ROWS : 0);
-    hyp_status status = hyp_vec_reserve(&r->edges, most, diag);
+    hyp_status status = hyp_vec_reserve(&r->edges, 2 * eg->row_count, diag);
     if (status == HYP_OK) status = add_rows(r, diag);
     if (status == HYP_OK && eg->explain_all) status = add_applications(r, diag);
     if (status == HYP_OK) status = link_edges(r, diag);
@@ -392,6 +393,7 @@ void hyp_router_destroy(hyp_router *r)
     hyp_vec_free(&r->ways);
     hyp_vec_free(&r->visits);
     hyp_vec_free(&r->costs);
+    hyp_vec_free(&r->ids);
     hyp_arena_dispose(&r->arena);
     hyp_free(r);
 }

@@ -20,7 +20,7 @@
 typedef struct hyp_edge {
     uint32_t a, b;
     uint32_t why; /* as hyp_proofs.why, or HYP_EDGE_CONGRUENT */
-    uint32_t age; /* offset in proofs.apps at which it was known; of a congruent edge HYP_NONE until it is asked for */
+    uint32_t age; /* place in proofs.apps at which it was known; of a congruent edge HYP_NONE until it is asked for */
 } hyp_edge;
 
 static inline uint64_t hyp_edge_rank(const hyp_edge *e)

@@ -106,17 +106,66 @@ void hyp_egraph_make_final(hyp_egraph *eg, const char *condition)
         if (strcmp(eg->callback_names.names.data[i], condition) == 0) eg->callbacks.data[i].final = true;
 }
 
+/* ---- where e-nodes come from ---------------------------------------------------------------------- */
+
+/* Where the records begin among which is that of the application that made a row. */
+static uint32_t first_record(const hyp_egraph *eg, uint32_t row)
+{
+    const hyp_milestone *all = eg->proofs.milestones.data;
+    size_t lo = 0, hi = eg->proofs.milestones.len; /* the last one that is not behind the row is before hi */
+    while (hi - lo > 1) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (all[mid].row <= row)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return all[lo].app;
+}
+
+/* Whether the right side of an application has a row among what it builds, of which any may be the one it made. */
+static bool builds(const hyp_rule *rule, const uint32_t *right, uint32_t row)
+{
+    for (uint32_t i = 0; i < rule->build_count; i++)
+        if (right[rule->builds[i].pat->index] == row) return true;
+    for (uint32_t a = 0; a < rule->action_count; a++)
+        if (rule->actions[a].is_late && right[rule->actions[a].right.index] == row) return true;
+    return false;
+}
+
+/* The first application since its milestone that builds a row made it, or would have made it in its place. */
+static hyp_status find_origin(hyp_egraph *eg, uint32_t row, hyp_origin *out)
+{
+    uint32_t *ids = NULL, room = 0;
+    for (uint32_t place = first_record(eg, row);;) {
+        const uint8_t *at;
+        uint32_t head = hyp_app_head(eg, place, &at);
+        if (head < HYP_APP_RULE) {
+            if (head == HYP_APP_STATED) at = hyp_app_get(at, &head);
+            place = hyp_app_after(eg, at);
+            continue;
+        }
+        const hyp_app_kind *kind = hyp_app_kind_of(eg, head);
+        const hyp_rule *rule = hyp_eg_rule(eg, kind->ruleset, kind->rule);
+        uint32_t count = rule->left_nodes + rule->right_nodes;
+        if (count > room) ids = hyp_arena_alloc(&eg->proofs.told, (room = count) * sizeof *ids);
+        if (!ids) return HYP_ERR_NO_MEMORY;
+        at = hyp_app_ids(at, count, ids);
+        place = hyp_app_after(eg, at);
+        if (!builds(rule, ids + rule->left_nodes, row)) continue;
+        *out = (hyp_origin){HYP_RULE_INDEX(kind->rule), kind->ruleset, ids, rule->left_nodes};
+        return HYP_OK;
+    }
+}
+
 hyp_origin hyp_egraph_origin(const hyp_egraph *eg, hyp_enode_id node)
 {
     if (!eg) return (hyp_origin){0};
     hyp_origin origin = {.rule = HYP_NONE, .ruleset = HYP_NONE};
-    uint32_t app = eg->explain && node < eg->row_count ? eg->proofs.origin[node] : HYP_NONE;
-    if (app == HYP_NONE) return origin;
-    const uint32_t *record = eg->proofs.apps.data + app;
-    const hyp_app_kind *kind = hyp_app_kind_of(eg, record);
-    origin.ruleset = kind->ruleset;
-    origin.rule = HYP_RULE_INDEX(kind->rule);
-    origin.matched = record + HYP_APP_ROWS;
-    origin.matched_count = hyp_eg_rule(eg, kind->ruleset, kind->rule)->left_nodes;
+    if (!eg->explain || node >= eg->row_count || !(eg->proofs.is_made[node >> 6] >> (node & 63) & 1)) return origin;
+    hyp_egraph *told = (hyp_egraph *)eg; /* what is handed out lies in it, and is no part of what it says */
+    if (told->proofs.told_at != eg->version) hyp_arena_dispose(&told->proofs.told);
+    told->proofs.told_at = eg->version;
+    if (find_origin(told, node, &origin) != HYP_OK) return (hyp_origin){.rule = HYP_NONE, .ruleset = HYP_NONE};
     return origin;
 }

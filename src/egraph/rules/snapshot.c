@@ -4,6 +4,7 @@
  * length; what changes is copied. The hash-cons and the index are made anew from the rows. */
 #include <string.h>
 
+#include "egraph/core/record.h"
 #include "egraph/rules/rule.h"
 
 typedef struct saved_op {
@@ -217,6 +218,7 @@ hyp_status hyp_egraph_pop(hyp_egraph *eg, hyp_diag *diag)
     if (eg->explain) {
         restore(eg->proofs.parent, s->proof_parent, s->row_count, sizeof *s->proof_parent);
         restore(eg->proofs.why, s->proof_why, s->row_count, sizeof *s->proof_why);
+        hyp_proof_forget_rows(eg);
     }
     restore_ops(eg, s);
     restore_rules(eg, s);

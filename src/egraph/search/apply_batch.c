@@ -29,7 +29,7 @@ typedef struct batch {
     uint32_t *right;        /* right_nodes for each match: what e-nodes and calls gave, and answers */
     uint8_t *made;          /* beside it, for proofs: a new row */
     bool one_by_one;        /* there is no room for all: each row asks for its own */
-    bool is_bare;           /* there is room for all, and a new row is nothing but a row */
+    bool is_bare;           /* there is room for all, and nobody looks at a new row but for proofs */
     bool asks;              /* somebody is asked before classes are united */
     bool some_are_out;      /* is_out is worth asking: there are questions, or an analysis that refuses */
     bool asked;             /* the late roots' keys are set, as of before the unions */
@@ -128,12 +128,17 @@ static hyp_status make(batch *b, const hyp_build *build, size_t i, uint32_t into
     return HYP_OK;
 }
 
-/* The same, fast where a row is nothing but a row. */
+/* The same, fast where nobody looks at it. */
 static inline hyp_status make_row(batch *b, const hyp_build *build, size_t i, uint32_t into, size_t slot, uint32_t *out)
 {
     if (!b->is_bare) return make(b, build, i, into, slot, out);
-    *out = hyp_eg_put_row(b->eg, build->op, b->keys->kid[i], into, b->keys->hash[i], slot);
+    uint32_t row = *out = hyp_eg_put_row(b->eg, build->op, b->keys->kid[i], into, b->keys->hash[i], slot);
     b->keys->grew[i] |= action_bit(build->action);
+    if (!b->eg->explain) return HYP_OK;
+    uint32_t ids[2] = {HYP_NONE, HYP_NONE}, n = build->count;
+    for (uint32_t j = 0; j < n; j++) ids[j] = given(b, i, build->arg[j]);
+    hyp_proof_new_row(b->eg, row, n, b->keys->kid[i], ids);
+    b->made[i * b->rule->right_nodes + build->pat->index] = 1;
     return HYP_OK;
 }
 
@@ -170,23 +175,20 @@ static hyp_status meet_any(batch *b, const hyp_build *build, size_t i, uint32_t 
 /* Writes the record of an application; there is room for it. */
 static uint32_t record(const batch *b, size_t i, uint32_t action)
 {
-    hyp_proofs *proofs = &b->eg->proofs;
     const hyp_rule *rule = b->rule;
-    uint32_t at = (uint32_t)proofs->apps.len, *r = proofs->apps.data + at;
-    const uint32_t *right = right_of(b, i);
+    uint32_t place = hyp_app_place(b->eg);
+    const uint32_t *right = right_of(b, i), *left = b->matches + i * b->words + rule->reg_count;
     uint8_t *made = b->made + i * rule->right_nodes;
-    const uint32_t *left = b->matches + i * b->words + rule->reg_count;
-    r[HYP_APP_KIND] = rule->actions[action].app_kind - 1;
-    r += HYP_APP_ROWS;
-    for (uint32_t n = 0; n < rule->left_nodes; n++) *r++ = left[n];
-    proofs->apps.len += HYP_APP_ROWS + rule->left_nodes + rule->right_nodes;
+    uint8_t *to = hyp_app_put(hyp_app_begin(b->eg), rule->actions[action].app_kind - 1 + HYP_APP_RULE);
+    for (uint32_t n = 0; n < rule->left_nodes; n++) to = hyp_app_put(to, left[n] + 1);
     for (uint32_t n = 0; n < rule->right_nodes; n++) {
-        *r++ = right[n];
+        to = hyp_app_put(to, right[n] + 1);
         if (!made[n]) continue;
-        proofs->origin[right[n]] = at;
+        b->eg->proofs.is_made[right[n] >> 6] |= UINT64_C(1) << (right[n] & 63);
         made[n] = 0;
     }
-    return at;
+    hyp_app_end(b->eg, to);
+    return place;
 }
 
 /* ---- levels ------------------------------------------------------------------------------------- */
@@ -382,10 +384,11 @@ static hyp_status reserve(const batch *b, size_t count, bool rows, hyp_diag *dia
 {
     hyp_egraph *eg = b->eg;
     const hyp_rule *rule = b->rule;
-    size_t actions = count * rule->action_count, words = HYP_APP_ROWS + rule->left_nodes + rule->right_nodes;
+    size_t actions = count * rule->action_count;
     if (rows) HYP_TRY(hyp_eg_reserve_rows(eg, count * rule->right_nodes, diag));
     if (b->ap->on_rewrite) HYP_TRY(hyp_vec_reserve(&b->ap->notes, actions, diag));
-    if (eg->explain) HYP_TRY(hyp_proof_reserve(eg, actions * words, diag));
+    if (eg->explain) HYP_TRY(hyp_proof_reserve(eg, actions * (1 + rule->left_nodes + rule->right_nodes), actions, diag));
+    if (eg->explain) HYP_TRY(hyp_eg_reserve(eg, &eg->proofs.milestones, eg->proofs.milestones.len + 1, diag));
     for (uint32_t a = 0; a < rule->action_count && eg->explain; a++) {
         const hyp_app_kind kind = {b->ap->rules->index, b->rule_index, a};
         HYP_TRY(hyp_proof_kind(eg, &kind, &rule->actions[a].app_kind, diag));
@@ -401,10 +404,12 @@ static hyp_status begin(batch *b, size_t count)
     while (reserve(b, n, true, NULL) != HYP_OK && n) n /= 2;
     b->eg->limit_hit = before; /* one by one may still do */
     b->one_by_one = n == 0;
-    b->is_bare = n && !hyp_eg_analysed(b->eg) && !b->eg->explain;
+    b->is_bare = n && !hyp_eg_analysed(b->eg);
     b->end = b->first + (n ? n : 1);
     b->ap->notes.len = 0;
-    return n ? HYP_OK : reserve(b, 1, false, b->diag);
+    if (n == 0) HYP_TRY(reserve(b, 1, false, b->diag));
+    if (b->eg->explain) hyp_proof_milestone(b->eg);
+    return HYP_OK;
 }
 
 /* Tells the caller of the rewrites, when all are done: it may add terms. */
