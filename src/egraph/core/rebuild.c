@@ -198,13 +198,26 @@ static hyp_status remake_facts(hyp_egraph *eg, failure *f, hyp_diag *diag)
 
 /* ---- much has changed: go through all rows -------------------------------------------------------- */
 
-/* Whether a live row names a moved class in a child slot; with `narrow`, no row has more than two. */
-static inline bool needs_key(const hyp_egraph *eg, const hyp_row *r, bool narrow)
+static inline uint64_t bit_of(const uint64_t *bits, uint32_t i) { return bits[i >> 6] >> (i & 63); }
+
+/* The first row of [row, last) that may have to be brought up to date, `last` if none has to. With `narrow`, no row has more
+ * than two children. */
+static inline uint32_t next_outdated(hyp_egraph *eg, uint32_t row, uint32_t last, bool narrow)
 {
-    if (narrow) /* HYP_NONE fills what is not there */
-        return (r->kid[0] != HYP_NONE && hyp_moved(eg, r->kid[0])) || (r->kid[1] != HYP_NONE && hyp_moved(eg, r->kid[1]));
-    uint32_t n = eg->ops.data[r->op].arity;
-    return names_moved(eg, n <= 2 ? r->kid : eg->pool + r->kid[0], n);
+    const uint64_t *moved = eg->moved;
+    const hyp_row *rows = eg->rows;
+    for (; row < last; row++) {
+        const hyp_row *r = &rows[row];
+        uint32_t home = r->home, a = r->kid[0], b = r->kid[1], n;
+        if (narrow) { /* HYP_NONE stands where there is no child; a dead row may be met */
+            if ((bit_of(moved, home) | bit_of(moved, a != HYP_NONE ? a : home) | bit_of(moved, b != HYP_NONE ? b : home)) & 1)
+                return row;
+            continue;
+        }
+        const uint32_t *kids = hyp_row_kids(eg, row, &n);
+        if (hyp_moved(eg, home) || names_moved(eg, kids, n)) return row;
+    }
+    return last;
 }
 
 /* Has the slot brought near that a row of at most two children will ask for. */
@@ -223,10 +236,11 @@ static inline void ask_slot(hyp_egraph *eg, const hyp_row *r)
 static inline hyp_status sweep_once(hyp_egraph *eg, uint32_t first, uint32_t *end, bool narrow, hyp_diag *diag)
 {
     enum { AHEAD = 16 };
-    uint32_t waiting[AHEAD], last = *end;
+    uint32_t waiting[AHEAD], last = *end, n;
     size_t count = 0, done = 0;
     *end = 0;
-    for (uint32_t row = first; row < last || done < count;) {
+    for (uint32_t row = next_outdated(eg, first, last, narrow); row < last || done < count;
+         row = next_outdated(eg, row, last, narrow)) {
         if (row < last) {
             hyp_row *r = &eg->rows[row++];
             if (r->op & HYP_ROW_DEAD) continue;
@@ -234,7 +248,8 @@ static inline hyp_status sweep_once(hyp_egraph *eg, uint32_t first, uint32_t *en
                 HYP_TRY(touch(eg, row - 1, diag));
                 r->home = hyp_eg_find(eg, r->home);
             }
-            if (!needs_key(eg, r, narrow)) continue;
+            const uint32_t *kids = hyp_row_kids(eg, row - 1, &n);
+            if (!names_moved(eg, kids, n)) continue;
             ask_slot(eg, r);
             waiting[count++ % AHEAD] = row - 1;
             if (count - done < AHEAD) continue;
@@ -357,17 +372,18 @@ static hyp_status move_uses(hyp_egraph *eg, uint32_t loser, size_t *named, hyp_d
 /* Shows new and changed classes to the analysis. What a limit cut stays for the next rebuild. */
 static hyp_status show_classes(hyp_egraph *eg, failure *f, bool *out_cut, hyp_diag *diag)
 {
-    while (eg->modify_done < eg->modify.len) {
+    enum { EVERY = 16 }; /* calls, after which it is asked whether to end */
+    hyp_diag said;
+    said.message[0] = 0;
+    for (size_t calls = 0; eg->modify_done < eg->modify.len; calls++) {
         uint32_t c = hyp_eg_find(eg, eg->modify.data[eg->modify_done]);
-        hyp_stop asked = eg->poll ? eg->poll(eg->poll_user) : HYP_STOP_SATURATED;
+        hyp_stop asked = eg->poll && calls % EVERY == 0 ? eg->poll(eg->poll_user) : HYP_STOP_SATURATED;
         if (asked != HYP_STOP_SATURATED) {
             eg->limit_hit = asked;
             *out_cut = true;
             return HYP_OK;
         }
         hyp_eg_view_release(eg);
-        hyp_diag said;
-        said.message[0] = 0;
         hyp_status status = eg->analysis.modify(eg, c, eg->analysis.user, &said);
         if (status == HYP_ERR_LIMIT && eg->limit_hit != HYP_STOP_SATURATED) {
             *out_cut = true;

@@ -371,7 +371,10 @@ void hyp_eg_reclaim(hyp_egraph *eg);
 
 void hyp_eg_view_reset(hyp_egraph *eg);   /* drops what was handed out and the forest; start of a rebuild */
 void hyp_eg_view_forget(hyp_egraph *eg);  /* drops all that was listed: a row that it may name was taken back */
-void hyp_eg_view_release(hyp_egraph *eg); /* drops what was handed out inside callbacks */
+static inline void hyp_eg_view_release(hyp_egraph *eg) /* drops what was handed out inside callbacks */
+{
+    if (eg->view.arena.blocks) hyp_arena_dispose(&eg->view.arena);
+}
 void hyp_eg_view_dispose(hyp_egraph *eg);
 
 #endif

@@ -10,8 +10,6 @@
 
 #include "egraph/core/state.h"
 
-void hyp_eg_view_release(hyp_egraph *eg) { hyp_arena_dispose(&eg->view.arena); }
-
 void hyp_eg_view_reset(hyp_egraph *eg)
 {
     hyp_eg_view_release(eg);

@@ -120,7 +120,8 @@ static hyp_status make(batch *b, const hyp_build *build, size_t i, uint32_t into
         HYP_TRY(hyp_eg_reserve_rows(eg, 1, b->diag));
         slot = hyp_table_probe_from(eg, b->keys->hash[i] & (eg->slot_count - 1), b->keys->hash[i], build->op, kid);
     }
-    for (uint32_t j = 0; eg->explain && j < build->count; j++) ids[j] = given(b, i, build->arg[j]);
+    if (eg->explain)
+        for (uint32_t j = 0; j < build->count; j++) ids[j] = given(b, i, build->arg[j]);
     hyp_new_row row = {
         .op = build->op, .kid = {kid[0], kid[1]}, .given = ids, .into = into, .hash = b->keys->hash[i], .slot = slot};
     HYP_TRY(hyp_eg_new_row(eg, &row, out, b->diag));
