@@ -288,7 +288,8 @@ void hyp_constant_forms_dispose(hyp_constant_forms *forms);
 
 /* Fills weigh->parts_in_place for the e-graph as it is; without it every split, slice and transposition costs its copies. */
 HYP_NODISCARD hyp_status hyp_rw_find_in_place(hyp_rw_weigh *weigh);
-/* Sets read[v], by value of a graph, for what attention, a concat or, as its weight, a layer reads in place. */
+/* Sets read[v], by value of a graph, for what attention, a concat, a transposition or, as its weight, a layer reads in
+ * place. */
 void hyp_rw_find_in_place_values(const hyp_graph *g, bool *read);
 
 /* ---- groups.c ------------------------------------------------------------------------------------ */

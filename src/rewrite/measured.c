@@ -6,10 +6,10 @@
  * (Shepard, "A two-dimensional interpolation function for irregularly-spaced data", 1968). Between measurements the
  * ratio stays between theirs, far from all of them it is nearly that of the nearest.
  *
- * Of what has four sizes or more (convolutions, products, attention) their product is one size more: how far a kernel is from
- * the roofline hangs most on how much there is to do. Each measurement of convolutions and products in the built-in
- * profiles, asked for without itself, is as near or nearer so on every device: within 1.5 were 55 of 100 convolutions in bf16 of an
- * H200, and are 73. */
+ * Of convolutions and products the product of all sizes is one size more: how far such a kernel is from the roofline hangs
+ * most on how much there is to do. Their measurements in the built-in profiles, each asked for without itself, are as near
+ * or nearer so on every device: within 1.5 were 55 of 100 convolutions in bf16 of an H200, and are 73. Layers and
+ * attention are no nearer by it. */
 #include <math.h>
 #include <string.h>
 
@@ -208,10 +208,9 @@ static bool is_of(const hyp_device_profile *profile, const hyp_measured *m, hyp_
 
 bool hyp_measured_ratio(const hyp_device_profile *profile, hyp_op op, hyp_dtype dtype, const double *shape, double *out)
 {
-    enum { WITH_ALL = 4 };
     double place[HYP_MEASURED_SIZES] = {0}, weights = 0, sum = 0;
-    uint32_t sizes = 0;
-    sizes_of(op, &sizes);
+    bool by_work = op == HYP_OP_matmul || op == HYP_OP_conv || op == HYP_OP_conv_transpose ||
+                   op == HYP_OP_conv_backward_weights;
     for (size_t i = 0; i < profile->measured_count; i++) {
         const hyp_measured *m = &profile->measured[i];
         if (m->dtype != dtype || !is_of(profile, m, op, shape)) continue;
@@ -221,7 +220,7 @@ bool hyp_measured_ratio(const hyp_device_profile *profile, hyp_op op, hyp_dtype 
             distance += (place[a] - m->place[a]) * (place[a] - m->place[a]);
             all += place[a] - m->place[a];
         }
-        if (sizes >= WITH_ALL) distance += all * all;
+        if (by_work) distance += all * all;
         if (distance == 0) {
             *out = exp(m->log_ratio);
             return true;

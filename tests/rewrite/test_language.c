@@ -337,6 +337,82 @@ static void fusing_never_costs_more_than_not_fusing(void **state)
     hyp_arena_dispose(&arena);
 }
 
+/* A convolution of 3x3 over so many places. */
+static double conv_seconds(const hyp_roofline *line, int64_t places, int64_t filters, int64_t channels)
+{
+    hyp_dims *dims;
+    hyp_type x = {.dtype = HYP_F32, .rank = 3, .dims = {1, channels, places}};
+    hyp_type w = {.dtype = HYP_F32, .rank = 3, .dims = {filters, channels, 9}};
+    hyp_type y = {.dtype = HYP_F32, .rank = 3, .dims = {1, filters, places}};
+    const hyp_type *inputs[] = {&x, &w};
+    hyp_attr attrs[HYP_MAX_ATTRS] = {[4] = {.kind = HYP_ATTR_SYM, .sym = "none"}};
+    assert_int_equal(hyp_dims_create(&dims, NULL), HYP_OK);
+    hyp_cost_query q = {.op = HYP_OP_conv,
+                        .attrs = attrs,
+                        .inputs = inputs,
+                        .input_count = 2,
+                        .outputs = &y,
+                        .output_count = 1,
+                        .dims = dims};
+    double seconds = hyp_roofline_cost(&q, (void *)(uintptr_t)line);
+    hyp_dims_destroy(dims);
+    return seconds;
+}
+
+/* Of two measurements whose sizes are as near the one with as much to do says more. */
+static void a_convolution_is_like_those_that_compute_as_much(void **state)
+{
+    (void)state;
+    hyp_arena arena = {0};
+    hyp_roofline line = measured_line(&arena, "");
+    char text[256];
+    double roofline = conv_seconds(&line, 784, 512, 512);
+    const double factors[] = {0.5, 8};
+    for (int i = 0; i < 2; i++) {
+        double small = factors[i] * conv_seconds(&line, 196, 256, 256), large = conv_seconds(&line, 3136, 256, 256);
+        snprintf(text, sizeof text, "(measured conv 196 256 256 9 1 f32 %g) (measured conv 3136 256 256 9 1 f32 %g)", small,
+                 large);
+        hyp_roofline measured = measured_line(&arena, text);
+        double ratio = conv_seconds(&measured, 784, 512, 512) / roofline;
+        assert_true(fabs(log(ratio)) < 0.1 * fabs(log(factors[i])));
+        assert_true(fabs(conv_seconds(&measured, 196, 256, 256) / small - 1) < 1e-4);
+    }
+    hyp_arena_dispose(&arena);
+}
+
+/* Each part of a split that is read where it lies takes its share away, and all of them everything. */
+static void parts_that_are_read_in_place_cost_nothing(void **state)
+{
+    (void)state;
+    hyp_dims *dims;
+    hyp_arena arena = {0};
+    hyp_type x = {.dtype = HYP_F32, .rank = 2, .dims = {64, 4096}};
+    hyp_type part = {.dtype = HYP_F32, .rank = 2, .dims = {64, 1024}};
+    const hyp_type *input = &x, outputs[4] = {part, part, part, part};
+    const hyp_dim sizes[] = {1024, 1024, 1024, 1024};
+    const hyp_attr attrs[] = {{.kind = HYP_ATTR_INT, .i = 1}, {.kind = HYP_ATTR_DIMS, .count = 4, .dims = sizes}};
+    assert_int_equal(hyp_dims_create(&dims, NULL), HYP_OK);
+    hyp_cost_query q = {.op = HYP_OP_split,
+                        .attrs = attrs,
+                        .inputs = &input,
+                        .input_count = 1,
+                        .outputs = outputs,
+                        .output_count = 4,
+                        .dims = dims};
+    for (int gpu = 0; gpu < 2; gpu++) {
+        hyp_roofline line = line_of(&arena, gpu ? "h200" : "cpu");
+        q.in_place = 0;
+        double all = hyp_roofline_cost(&q, &line);
+        for (q.in_place = 1; q.in_place < 4; q.in_place++) {
+            double share = gpu ? (4.0 - q.in_place) / 4 : 1; /* the CPU's profile does not count on it */
+            assert_true(fabs(hyp_roofline_cost(&q, &line) / (all * share) - 1) < 1e-9);
+        }
+        assert_true(hyp_roofline_cost(&q, &line) <= (gpu ? 1e-11 : all));
+    }
+    hyp_dims_destroy(dims);
+    hyp_arena_dispose(&arena);
+}
+
 static void costs_are_near_what_was_measured(void **state)
 {
     (void)state;
@@ -714,6 +790,8 @@ int main(void)
         cmocka_unit_test(the_list_of_rules_tells_their_sets_and_classes),
         cmocka_unit_test(mistakes_in_profiles_are_named_with_their_place),
         cmocka_unit_test(fusing_never_costs_more_than_not_fusing),
+        cmocka_unit_test(a_convolution_is_like_those_that_compute_as_much),
+        cmocka_unit_test(parts_that_are_read_in_place_cost_nothing),
         cmocka_unit_test(costs_are_near_what_was_measured),
         cmocka_unit_test(a_profile_may_start_from_a_built_in_one),
         cmocka_unit_test(a_profile_names_the_kernels_that_a_device_has),
