@@ -68,7 +68,8 @@ static void put_weight(hyp_c99_writer *w, const HypPlan__Layer *layer, int64_t n
     }
     hyp_c99_form *form = &w->weights[root];
     if ((form->forms & ~HYP_C99_PLAIN) && (form->n != n || form->k != k)) w->lacks = "shares a weight in another shape";
-    form->forms |= layer->weight_kn ? HYP_C99_PANELS_KN : HYP_C99_PANELS_NK;
+    const uint8_t wanted = layer->weight_kn ? HYP_C99_PANELS_KN : HYP_C99_PANELS_NK;
+    form->forms |= wanted;
     form->n = n;
     form->k = k;
     hyp_dtype dtype = hyp_c99_dtype(w, layer->weight);

@@ -64,9 +64,10 @@ static bool must_stay_in_order(const parts *p, uint32_t a, uint32_t b)
     uint8_t bytes[2][PLACES] = {{0}};
     for (int which = 0; which < 2; which++) {
         uint32_t t = which ? b : a;
-        for (size_t r = 0; r < p->tasks[t].span_count; r++)
-            for (uint64_t i = p->spans[t][r].begin; i < p->spans[t][r].end; i++)
-                bytes[which][i] |= p->spans[t][r].written ? WRITTEN : READ;
+        for (size_t r = 0; r < p->tasks[t].span_count; r++) {
+            const uint8_t does = p->spans[t][r].written ? WRITTEN : READ;
+            for (uint64_t i = p->spans[t][r].begin; i < p->spans[t][r].end; i++) bytes[which][i] |= does;
+        }
     }
     for (size_t i = 0; i < p->tasks[b].wait_count; i++)
         if (p->tasks[b].waits[i] == a) return true;

@@ -174,10 +174,10 @@ static void proofs_need_little_stack(void **state)
 #ifdef HAS_ASAN
 size_t __sanitizer_get_current_allocated_bytes(void);
 static size_t heap(void) { return __sanitizer_get_current_allocated_bytes(); }
-#elif defined(__GLIBC__)
+#elif defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
 #include <malloc.h>
 static size_t heap(void) { return mallinfo2().uordblks + mallinfo2().hblkhd; }
-#else
+#else /* nobody tells */
 static size_t heap(void) { return 0; }
 #endif
 

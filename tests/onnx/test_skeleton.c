@@ -204,7 +204,8 @@ static void any_bytes_are_a_model_or_refused(void **state)
         hyp_diag diag = {0};
         assert_non_null(copy);
         memcpy(copy, hyp_strbuf_text(&skeleton), skeleton.len);
-        if (i >= skeleton.len) copy[i % skeleton.len] ^= i < 2 * skeleton.len ? 0xff : 1 << i % 8;
+        const uint8_t flipped = (uint8_t)(i < 2 * skeleton.len ? 0xff : 1 << i % 8);
+        if (i >= skeleton.len) copy[i % skeleton.len] ^= flipped;
         uint8_t *exact = len ? realloc(copy, len) : copy;
         assert_int_equal(hyp_outfile_open(&file, path_of("filled.onnx"), NULL), HYP_OK);
         hyp_status status = hyp_onnx_skeleton_fill(exact, len, "plan.bin", tensors, 2, &file, &diag);

@@ -273,7 +273,8 @@ static void any_bytes_are_a_file_or_refused(void **state)
         uint8_t changed[1025];
         memcpy(changed, file, size);
         size_t len = i < size ? i : size;
-        if (i >= size) changed[i % size] ^= (uint8_t)(i < 2 * size ? 0xff : i < 3 * size ? 1 : 0x20);
+        const uint8_t flipped = i < 2 * size ? 0xff : i < 3 * size ? 1 : 0x20;
+        if (i >= size) changed[i % size] ^= flipped;
         write_bytes("m.safetensors", changed, len);
         if (safetensors_open(&s, path_of("m.safetensors"), "test") != CLI_OK) continue;
         opened++;

@@ -25,7 +25,7 @@ hyp_status microhttpd_open(microhttpd *out, hyp_diag *diag)
         void *found = dlsym(handle, functions[i].name);
         if (!found)
             return refuse(diag, HYP_ERR_UNSUPPORTED,
-                          "the libmicrohttpd that is installed has no %s: wanted 0.9.72 or newer", functions[i].name);
+                          "the libmicrohttpd that is installed has no %s: wanted 0.9.73 or newer", functions[i].name);
         memcpy(functions[i].to, &found, sizeof found);
     }
     return HYP_OK;

@@ -256,7 +256,8 @@ static hyp_status split_users(signed_search *s, const branch *b, uint32_t c, dou
         HYP_TRY(push_branch(s, b, bound, &one));
         one->state[c] = SUPPORTED;
         if (one->state[owner] == FREE) one->state[owner] = USED;
-        for (uint32_t m = p->first[owner]; m < p->first[owner + 1]; m++) one->gone[m] |= m != n;
+        for (uint32_t m = p->first[owner]; m < p->first[owner + 1]; m++)
+            if (m != n) one->gone[m] = 1;
         for (uint32_t m = 0; m < n; m++) /* those before are other branches */
             if (needs(p, m, c) && p->owner[m] != owner) one->gone[m] = 1;
     }
