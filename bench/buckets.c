@@ -2,9 +2,10 @@
  *
  *     bench-buckets PLAN.bin LARGEST MULTIPLE [DEVICE [RUNS]]
  *
- * Every symbolic dim is drawn from 1 to LARGEST for each run. Prints for contexts that keep 16 sets of dims prepared, that keep all of
- * them, and that round sizes up to a MULTIPLE: milliseconds until the first RUNS (400) runs are done, then the median, the mean and
- * the 99th percentile of a run in microseconds, until the device has done it, over rounds in turns, and bytes of the context. */
+ * Every symbolic dim is drawn from 1 to LARGEST for each run. Prints for contexts that keep 16 sets of dims prepared,
+ * that keep all of them, and that round sizes up to a MULTIPLE: milliseconds until the first RUNS (400) runs are done,
+ * then the median, the mean and the 99th percentile of a run in microseconds, until the device has done it, over rounds
+ * in turns, and bytes of the context. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
