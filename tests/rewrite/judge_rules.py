@@ -288,6 +288,7 @@ CLASSES = {
 }
 RIGHT = {
     "concat-flat-parts ": "a vector has one axis",
+    "add-products-biases present": "what is not there is not addable",
     "softplus class": "where exp overflows the original is infinite, of which class R promises nothing; other numbers are class A",
     "gather-range all-equal": "of integers none is within that of another",
 }
