@@ -1,4 +1,4 @@
-"""A tritonserver of PyPI's nvidia-pytriton, for bench/triton.py and tests/tools/triton_server_test.py: the server, its Python backend, and ours.
+"""A tritonserver of PyPI's nvidia-pytriton, for bench/triton_load.py and tests/tools/triton_server_test.py: the server, its Python backend, and ours.
 
 scripts/triton-test.sh installs what is needed in an environment of its own.
 """

@@ -1,7 +1,9 @@
 """libtriton_hypatia.so in a real tritonserver: responses, joined batches, errors, new versions. scripts/triton-test.sh runs it, in an environment
-with nvidia-pytriton and tritonclient.
+with nvidia-pytriton and tritonclient. With the argument cuda models run on a GPU, and clients also give and take its memory.
 """
+import base64
 import concurrent.futures
+import ctypes
 import os
 import sys
 import tempfile
@@ -26,6 +28,8 @@ import test_triton as models  # noqa: E402
 
 BUILD = os.path.dirname(hyp.BIN)
 DIGITS = os.path.join(hyp.ROOT, "examples/digits")
+DEVICE = sys.argv[1] if len(sys.argv) > 1 else "cpu"
+ON_GPU = ("--gpu",) if DEVICE == "cuda" else ()
 
 
 def make_repository(folder):
@@ -39,7 +43,8 @@ def make_repository(folder):
     assert done.returncode == 0, done.stderr
     options = {"digits": ("--max-batch", "32", "--instances", "2", "--delay", "2000"), "looked_up": ("--max-batch", "8", "--delay", "20000")}
     for name, plan in plans.items():
-        models.triton(plan, "-o", repo, *options.get(name, ()))
+        on = ON_GPU if name != "places" else ()  # CUDA has no kernel for its step
+        models.triton(plan, "-o", repo, *options.get(name, ()), *on)
     return repo
 
 
@@ -87,7 +92,7 @@ def check_responses(server, client):
     # To the bit what the runtime gives for the same rows, where nothing is joined.
     alone = client.infer("digits", [tensor("image", images[:32])]).as_numpy("probabilities")
     np.save(server.folder + "/x.npy", images[:32])
-    done = hyp.tool("hypatia", "run", server.folder + "/digits.bin", "--input", f"image=@{server.folder}/x.npy", "--output", f"probabilities=@{server.folder}/y.npy", "-q")
+    done = hyp.tool("hypatia", "run", server.folder + "/digits.bin", "--input", f"image=@{server.folder}/x.npy", "--output", f"probabilities=@{server.folder}/y.npy", "-q", "--device", DEVICE)
     assert done.returncode == 0 and alone.tobytes() == np.load(server.folder + "/y.npy").tobytes(), done.stderr
     print(f"800 requests of {rows} rows in {runs} runs, the largest of {max(batches)}; off by {worst:.2g} at most")
 
@@ -159,6 +164,70 @@ def check_shared_memory(client):
         shared.destroy_shared_memory_region(region)
 
 
+class GpuRegion:
+    """Memory of the first GPU that another process can open; the driver's own functions."""
+
+    def __init__(self, size):
+        self.driver, self.at, self.context = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64(), ctypes.c_void_p()
+        assert self.driver.cuInit(0) == self.driver.cuDevicePrimaryCtxRetain(ctypes.byref(self.context), 0) == 0
+        self.call("cuMemAlloc_v2", ctypes.byref(self.at), ctypes.c_size_t(size))
+
+    def call(self, name, *args):
+        """By any thread."""
+        assert self.driver.cuCtxSetCurrent(self.context) == 0
+        code = getattr(self.driver, name)(*args)
+        assert code == 0, f"{name}: {code}"
+
+    def handle(self):
+        made = (ctypes.c_char * 64)()
+        self.call("cuIpcGetMemHandle", made, self.at)
+        return base64.b64encode(bytes(made))
+
+    def write(self, value, offset=0):
+        self.call("cuMemcpyHtoD_v2", ctypes.c_uint64(self.at.value + offset), value.ctypes.data_as(ctypes.c_void_p), ctypes.c_size_t(value.nbytes))
+
+    def read(self, shape, offset):
+        value = np.full(shape, np.nan, np.float32)
+        self.call("cuMemcpyDtoH_v2", value.ctypes.data_as(ctypes.c_void_p), ctypes.c_uint64(self.at.value + offset), ctypes.c_size_t(value.nbytes))
+        return value
+
+    def free(self):
+        self.call("cuMemFree_v2", self.at)
+
+
+def check_gpu_memory(server, client):
+    """Inputs and outputs in the GPU's memory, alone and joined with such as come from the host."""
+    images, each, answers = np.load(DIGITS + "/images.npy").reshape(-1, 64), 4096, 1 << 18
+    wanted = client.infer("digits", [tensor("image", images[:32])]).as_numpy("probabilities")
+    region = GpuRegion(1 << 20)
+    try:
+        client.register_cuda_shared_memory("gpu", region.handle(), 0, 1 << 20)
+
+        def ask(k):
+            there, back = k & 1, k & 2
+            first, rows = k % 29, 1 + k % 3
+            x = images[first:first + rows].copy()
+            given, output = tensor("image", x), http.InferRequestedOutput("probabilities")
+            if there:
+                region.write(x, k * each)
+                given = http.InferInput("image", [rows, 64], "FP32")
+                given.set_shared_memory("gpu", x.nbytes, offset=k * each)
+            if back:
+                output.set_shared_memory("gpu", 40 * rows, offset=answers + k * each)
+            with connect(server) as own:
+                answer = own.infer("digits", [given], outputs=[output])
+            got = region.read((rows, 10), answers + k * each) if back else answer.as_numpy("probabilities")
+            assert np.abs(got - wanted[first:first + rows]).max() < 2e-6, k
+
+        for k in range(8):
+            ask(k)
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            list(pool.map(ask, range(64)))
+        client.unregister_cuda_shared_memory()
+    finally:
+        region.free()
+
+
 def check_metrics(server):
     with urllib.request.urlopen(f"http://127.0.0.1:{server.metrics}/metrics", timeout=60) as answer:
         text = answer.read().decode()
@@ -185,7 +254,7 @@ def ask_doubled(client):
 
 def check_loading(server, client, repo):
     """Another plan of the same model is served after a load; what was loaded stays as it was until then."""
-    models.triton(models.relu_of(server.folder, "doubled", ["batch", 3]), "-o", repo)
+    models.triton(models.relu_of(server.folder, "doubled", ["batch", 3]), "-o", repo, *ON_GPU)
     assert load(server, "doubled")[0] == 200 and ask_doubled(client) == [2, 2, 2]
     replace_plan(server.folder, repo, "y")
     assert ask_doubled(client) == [2, 2, 2]
@@ -227,13 +296,15 @@ def main():
                 check_shapes(client)
                 check_errors(server, client)
                 check_shared_memory(client)
+                if ON_GPU:
+                    check_gpu_memory(server, client)
                 check_metrics(server)
                 check_loading(server, client, repo)
         assert server.process.returncode == 0, server.said()[-3000:]
         with triton_server.Server(repo, folder, BUILD, *explicit, "--exit-timeout-secs=1") as server, connect(server) as client:
             check_failing_load(folder, server, client, repo)
         check_settings(folder, repo)
-    print("PASSED with tritonserver", version)
+    print("PASSED with tritonserver", version, "on the GPU" if ON_GPU else "on the CPU")
 
 
 main()

@@ -1,15 +1,16 @@
-"""A tritonserver under load: libtriton_hypatia.so beside the server's Python backend that runs onnxruntime, the same model, in one server.
+"""A tritonserver under load: libtriton_hypatia.so beside the server's Python backend that runs onnxruntime, or PyTorch, the same model, in one server.
 
     scripts/triton-test.sh bench [MODEL.onnx ...] [--build build/release] [--clients 1,8,32] [--rounds 5] [--seconds 2] [--max-batch 64]
-                                 [--delay 0] [--instances 1] [--threads 1]
+                                 [--delay 0] [--instances 1] [--threads 1] [--gpu] [--peer onnxruntime|torch]
 
 Without a model: the network of examples/digits, and a perceptron of 8 million multiplications a row. Both models have the same
-configuration: one instance, the server's dynamic batching, one thread for a run. The peer joins the requests that it is given in
-numpy, as ours does. Each client sends a row in binary over HTTP, waits for the answer, and sends the next; all of them are in one process, which makes
+configuration: one instance, the server's dynamic batching, one thread for a run, with --gpu on a GPU. The peer joins the requests that it is given,
+as ours does; PyTorch, on the GPU with --gpu, knows the operators of these networks by their names. Each client sends a row in binary over HTTP, waits for the answer, and sends the next; all of them are in one process, which makes
 no numpy of anything, beside the server on the same processors. Rounds of both are interleaved. Printed are medians over rounds: requests a
 second, p50 and p99 of a request in milliseconds, and the rows of a run by the server's statistics.
 """
 import argparse
+import http.client
 import os
 import selectors
 import shutil
@@ -25,13 +26,14 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-import triton_server
-
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+import serving  # noqa: E402
+import triton_server  # noqa: E402
 
-PEER = '''
-import json, os
+PEERS = {"onnxruntime": '''
+import os
 import numpy as np, onnxruntime
 import triton_python_backend_utils as utils
 
@@ -50,7 +52,34 @@ class TritonPythonModel:
         ends = np.cumsum([len(one[0]) for one in rows])[:-1]
         parts = [np.split(value, ends) for value in self.session.run(None, feeds)]
         return [utils.InferenceResponse([utils.Tensor(name, part[k]) for name, part in zip(self.outputs, parts)]) for k in range(len(requests))]
-'''
+''', "torch": '''
+import os
+import onnx, torch
+import triton_python_backend_utils as utils
+from onnx import helper, numpy_helper
+OPERATORS = {"MatMul": torch.matmul, "Add": torch.add, "Relu": torch.relu, "Softmax": lambda x, axis=-1: torch.softmax(x, axis)}
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        torch.set_num_threads(THREADS)
+        graph = onnx.load(os.path.join(os.path.dirname(__file__), "model.onnx")).graph
+        self.weights = {tensor.name: torch.from_numpy(numpy_helper.to_array(tensor).copy()).to("DEVICE") for tensor in graph.initializer}
+        self.inputs = [value.name for value in graph.input if value.name not in self.weights]
+        self.outputs = [value.name for value in graph.output]
+        self.steps = [(OPERATORS[node.op_type], node.input, node.output[0], {a.name: helper.get_attribute_value(a) for a in node.attribute}) for node in graph.node]
+
+    @torch.inference_mode()
+    def execute(self, requests):
+        rows = [[torch.from_dlpack(utils.get_input_tensor_by_name(request, name).to_dlpack()) for name in self.inputs] for request in requests]
+        values = dict(self.weights)
+        for i, name in enumerate(self.inputs):
+            values[name] = torch.cat([one[i] for one in rows]).to("DEVICE")
+        for operator, inputs, output, attributes in self.steps:
+            values[output] = operator(*(values[name] for name in inputs), **attributes)
+        parts = [values[name].cpu().split([len(one[0]) for one in rows]) for name in self.outputs]
+        return [utils.InferenceResponse([utils.Tensor.from_dlpack(name, part[k]) for name, part in zip(self.outputs, parts)]) for k in range(len(requests))]
+'''}
 
 
 def perceptron(path):
@@ -75,15 +104,15 @@ def make_models(path, repo, options):
     name = os.path.splitext(os.path.basename(path))[0]
     plan = os.path.join(os.path.dirname(repo), name + ".bin")
     tools = os.path.join(options.build, "bin")
-    subprocess.run([tools + "/hypatiac", path, "-o", plan, "-q"], check=True)
+    subprocess.run([tools + "/hypatiac", path, "-o", plan, "-q", "--target", "cuda:h200" if options.gpu else "cpu:native"], check=True)
     said = subprocess.run([tools + "/hypatia", "triton", plan, "-o", repo, "--name", name, "--max-batch", str(options.max_batch), "--delay", str(options.delay),
-                           "--instances", str(options.instances), "--threads", str(options.threads)], check=True, capture_output=True, text=True).stdout
+                           "--instances", str(options.instances), "--threads", str(options.threads), *(["--gpu"] if options.gpu else [])], check=True, capture_output=True, text=True).stdout
     assert f"up to {options.max_batch} rows" in said, said
     peer = os.path.join(repo, name + "_peer")
     os.makedirs(peer + "/1")
     shutil.copy(path, peer + "/1/model.onnx")
     with open(peer + "/1/model.py", "w", encoding="utf-8") as file:
-        file.write(PEER.replace("THREADS", str(options.threads)))
+        file.write(PEERS[options.peer].replace("THREADS", str(options.threads)).replace("DEVICE", "cuda" if options.gpu else "cpu"))
     with open(f"{repo}/{name}/config.pbtxt", encoding="utf-8") as file:
         config = file.read()
     config = config.replace(f'name: "{name}"', f'name: "{name}_peer"', 1).replace('backend: "hypatia"', 'backend: "python"').replace('"model.plan"', '"model.py"')
@@ -96,19 +125,18 @@ def make_request(server, model, path):
     """The bytes of one, and what onnxruntime gives for it."""
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     feeds = {info.name: np.random.default_rng(7).standard_normal([1, *info.shape[1:]]).astype(np.float32) for info in session.get_inputs()}
-    import tritonclient.http as http
-    inputs = []
-    for name, value in feeds.items():
-        inputs.append(http.InferInput(name, list(value.shape), "FP32"))
-        inputs[-1].set_data_from_numpy(value)
-    body, header = http.InferenceServerClient.generate_request_body(inputs)
-    head = f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\nInference-Header-Content-Length: {header}\r\n\r\n"
-    client = http.InferenceServerClient(f"127.0.0.1:{server.port}")
-    answer = client.infer(model, inputs)
+    body, headers = serving.encode(feeds)
+    place = f"/v2/models/{model}/infer"
+    client = http.client.HTTPConnection("127.0.0.1", server.port)
+    client.request("POST", place, body, headers)
+    response = client.getresponse()
+    answer = serving.decode(response.headers, response.read())
     client.close()
     for info, wanted in zip(session.get_outputs(), session.run(None, feeds)):
-        assert np.allclose(answer.as_numpy(info.name), wanted, rtol=1e-3, atol=1e-4), model
-    return head.encode() + body
+        assert np.allclose(answer[info.name], wanted, rtol=1e-3, atol=1e-4), model
+    fields = {"Host": "127.0.0.1", "Content-Length": len(body), **headers}
+    lines = [f"POST {place} HTTP/1.1", *(f"{name}: {value}" for name, value in fields.items()), "", ""]
+    return "\r\n".join(lines).encode() + body
 
 
 class Client:
@@ -175,7 +203,7 @@ def measure(server, names, paths, options):
                         kept.append((rate, times[len(times) // 2] * 1e3, times[len(times) * 99 // 100] * 1e3, (after[0] - before[0]) / (after[1] - before[1])))
             for model, kept in rounds.items():
                 rate, p50, p99, rows = (statistics.median(column) for column in zip(*kept))
-                print(f"{name:<12}{clients:>8}   {'hypatia' if model == name else 'python, onnxruntime':<22}{rate:>11.0f}{p50:>9.2f}{p99:>9.2f}{rows:>12.1f}", flush=True)
+                print(f"{name:<12}{clients:>8}   {'hypatia' if model == name else 'python, ' + options.peer:<22}{rate:>11.0f}{p50:>9.2f}{p99:>9.2f}{rows:>12.1f}", flush=True)
 
 
 def main():
@@ -186,6 +214,8 @@ def main():
     for option, value in (("--rounds", 5), ("--max-batch", 64), ("--delay", 0), ("--instances", 1), ("--threads", 1)):
         parser.add_argument(option, type=int, default=value)
     parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--gpu", action="store_true")
+    parser.add_argument("--peer", choices=PEERS, default="onnxruntime")
     options = parser.parse_args()
     if not triton_server.wheel():
         sys.exit("python3 has no module pytriton with a tritonserver: scripts/triton-test.sh installs it")
