@@ -1,10 +1,10 @@
 """What a server costs: requests a second and their latency for clients of one machine, beside the bare runtime.
 
     python3 bench/serve.py [MODEL.onnx | --mlp 1024,1024,1024] [--size 1] [--bin build/release/bin] [--clients 1,8,32] [--seconds 3] [--rounds 3]
-                           [--max-batch 1,32] [--max-delay 0] [--json]
+                           [--max-batch 1,32] [--max-delay 0] [--device cpu|cuda] [--json]
 
 Each client is a connection of its own that asks again when it is answered; all of them are one process beside the server's: requests are
-made beforehand, and answers only counted, but for the first of each server, which have to be equal. Printed are requests a second, p50 and p99, and the
+made beforehand, and answers only counted, but for the first of each server, which have to be equal, and near to onnxruntime's where that is installed. Printed are requests a second, p50 and p99, and the
 server's processor time for a request, in microseconds,
 medians over rounds in which the forms take turns. The floor is `hypatia bench`: one run after another, and no bytes sent. Symbolic dims are --size.
 On a machine of few cores clients and server share them: what a client costs is a large part of a small request.
@@ -115,6 +115,7 @@ def main():
     parser.add_argument("--max-batch", default="1,32")
     parser.add_argument("--max-delay", default="0")
     parser.add_argument("--threads", default="1")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--json", action="store_true", help="requests in JSON, too")
     args = parser.parse_args()
     os.environ["HYP_BIN"] = os.path.abspath(args.bin)
@@ -124,18 +125,20 @@ def main():
         plan = os.path.join(folder, "model.bin")
         if args.mlp:
             args.model = write_mlp(os.path.join(folder, f"mlp {args.mlp}"), [int(width) for width in args.mlp.split(",")])
-        subprocess.run([os.path.join(args.bin, "hypatiac"), args.model, "-o", plan, "-q"], check=True)
-        servers = {batch: serving.Server(plan, "--max-batch", batch, "--max-delay", args.max_delay, "--threads", args.threads) for batch in args.max_batch.split(",")}
+        target = {"cpu": "cpu:native", "cuda": "cuda:h200"}[args.device]
+        subprocess.run([os.path.join(args.bin, "hypatiac"), args.model, "-o", plan, "-q", "--target", target], check=True)
+        servers = {batch: serving.Server(plan, "--max-batch", batch, "--max-delay", args.max_delay, "--threads", args.threads, "--device", args.device) for batch in args.max_batch.split(",")}
         described = next(iter(servers.values())).json("GET", "/v2/models/model")
         rng = np.random.default_rng(0)
         inputs = {i["name"]: (rng.standard_normal([args.size if d < 0 else d for d in i["shape"]]) * 2).astype(serving.NAMES[i["datatype"]]) for i in described["inputs"]}
         dims = [f"--dim={s}={args.size}" for s in symbols(args.bin, plan)]
-        bench = json.loads(subprocess.run([os.path.join(args.bin, "hypatia"), "bench", plan, "--threads", args.threads, "--duration", str(args.seconds), "--json", "-", "-q", *dims],
+        bench = json.loads(subprocess.run([os.path.join(args.bin, "hypatia"), "bench", plan, "--device", args.device, "--threads", args.threads, "--duration", str(args.seconds), "--json", "-", "-q", *dims],
                                           check=True, capture_output=True, text=True).stdout)
         floor = statistics.median(bench["samples_us"])
-        print(f"{os.path.basename(args.model)}, {args.size} rows a request, {args.threads} threads a run; the runtime alone: {1e6 / floor:.0f} runs a second, {floor:.1f} us")
+        print(f"{os.path.basename(args.model)} on {bench['device']}, {args.size} rows a request, {args.threads} threads a run; the runtime alone: {1e6 / floor:.0f} runs a second, {floor:.1f} us")
         first = [server.infer("model", inputs) for server in servers.values()]
         assert all(np.allclose(first[0][name], one[name], rtol=1e-4, atol=1e-5) for one in first for name in first[0])
+        judge(np, args.model, inputs, first[0])
         print(f"{'':22}{'clients':>8}{'req/s':>10}{'rows/s':>10}{'p50 us':>10}{'p99 us':>10}{'cpu us':>10}{'rows/run':>10}")
         forms = [True, False] if args.json else [True]
         for binary in forms:
@@ -151,6 +154,18 @@ def main():
                     print(f"{('binary' if binary else 'JSON') + ', --max-batch ' + batch:22}{clients:8}{rate:10.0f}{rate * args.size:10.0f}{p50:10.0f}{p99:10.0f}{cpu:10.0f}{rows / count if batch != '1' else args.size:10.1f}")
         for server in servers.values():
             server.stop()
+
+
+def judge(np, model, inputs, outputs):
+    try:
+        import onnxruntime
+    except ImportError:
+        print("there is no onnxruntime to compare with")
+        return
+    session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    for name, wanted in zip(names, session.run(names, inputs)):
+        np.testing.assert_allclose(outputs[name], wanted, rtol=1e-3, atol=1e-4)
 
 
 def counts(server):

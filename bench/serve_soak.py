@@ -1,6 +1,6 @@
 """A server for a long time: load from many clients, other plans every second, and wrong requests among the right ones.
 
-    python3 bench/serve_soak.py [--minutes 10] [--clients 8] [--wrong 0.05] [--bin build/release/bin]
+    python3 bench/serve_soak.py [--minutes 10] [--clients 8] [--wrong 0.05] [--device cpu|cuda] [--bin build/release/bin]
 
 Two plans of one signature take turns, y = x + 1 and y = x + 2, by all ways to load them: the repository API, SIGHUP and the file that is watched; now and then a file that is no plan
 comes between. Clients ask in both encodings, with rows and connections of many kinds. Every answer has to be x + 1 or x + 2, every wrong request has to get the status
@@ -25,7 +25,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../tests/support"))
 
 
-def make_plans(folder, tools):
+def make_plans(folder, tools, device):
     import numpy as np
     import onnx
     from onnx import TensorProto, helper, numpy_helper
@@ -36,7 +36,7 @@ def make_plans(folder, tools):
                                   [numpy_helper.from_array(np.float32(k), "amount")])
         path = os.path.join(folder, f"plus{k}")
         onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path + ".onnx")
-        subprocess.run([os.path.join(tools, "hypatiac"), path + ".onnx", "-o", path + ".bin", "-q"], check=True)
+        subprocess.run([os.path.join(tools, "hypatiac"), path + ".onnx", "-o", path + ".bin", "-q", "--target", device], check=True)
         plans.append(path + ".bin")
     return plans
 
@@ -128,15 +128,16 @@ def main():
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--wrong", type=float, default=0.05)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--bin", default="build/release/bin")
     args = parser.parse_args()
     os.environ["HYP_BIN"] = os.path.abspath(args.bin)
     import numpy as np
     import serving
     with tempfile.TemporaryDirectory() as folder:
-        plans, path = make_plans(folder, args.bin), os.path.join(folder, "live.bin")
+        plans, path = make_plans(folder, args.bin, args.device), os.path.join(folder, "live.bin")
         shutil.copy(plans[0], path)
-        server = serving.Server(path, "--control", "--watch", "0.2", "--max-batch", "16", "--max-delay", "200", "--instances", "2", "--threads", "1", "--timeout", "5")
+        server = serving.Server(path, "--control", "--watch", "0.2", "--max-batch", "16", "--max-delay", "200", "--instances", "2", "--threads", "1", "--timeout", "5", "--device", args.device)
         clients, memory, begun = Clients(server, args.wrong, np, serving), [], time.monotonic()
         until = begun + 60 * args.minutes
         threads = [threading.Thread(target=clients.run, args=(i,)) for i in range(args.clients)]
