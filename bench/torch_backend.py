@@ -5,7 +5,8 @@
 
 A time is that of a call from Python under inference_mode, until its result is there, as the median over rounds in which all take turns,
 in microseconds; calls are repeated in a round until they take a hundredth of a second. On a GPU, "stream" has calls queued behind each
-other, waited for once a round, and "one" waits for each. The modules are those of python/tests/torch_modules.py; the scale widens
+other, waited for once a round, and "one" waits for each. Recurrent modules are given to the compilers (torch._dynamo.config.allow_rnn),
+unless --no-rnn. The modules are those of python/tests/torch_modules.py; the scale widens
 them. Errors are |y - r| / |r| (2-norms) of the first output against eager in float64.
 """
 import argparse
@@ -40,6 +41,7 @@ def parse():
     parser.add_argument("--tune", type=float, default=0)
     parser.add_argument("--only", default=",".join(MODULES))
     parser.add_argument("--no-inductor", action="store_true")
+    parser.add_argument("--no-rnn", action="store_true")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--tsv")
     return parser.parse_args()
@@ -101,6 +103,7 @@ def measure(name, options):
 
 def main():
     options = parse()
+    torch._dynamo.config.allow_rnn = not options.no_rnn
     torch.set_num_threads(options.threads)
     torch.set_float32_matmul_precision("high" if options.precision == "tf32" else "highest")
     torch.backends.cudnn.allow_tf32 = options.precision == "tf32"

@@ -18,6 +18,9 @@ import hypatia  # noqa: E402
 import hypatia.torch as ht  # noqa: E402
 
 
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+
+
 @pytest.fixture(autouse=True)
 def fresh():
     torch._dynamo.reset()
@@ -29,6 +32,13 @@ def fresh():
     torch.backends.mha.set_fastpath_enabled(False)
     yield
     torch.backends.mha.set_fastpath_enabled(fast)
+
+
+@pytest.fixture
+def recurrent():
+    """Recurrent modules are given to backends."""
+    with torch._dynamo.config.patch(allow_rnn=True):
+        yield
 
 
 def plans():
@@ -65,9 +75,9 @@ def test_module(name):
         assert len(open_plans) == 1, plans()
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@on_gpu
 @pytest.mark.parametrize("name", MODULES)
-def test_module_on_a_gpu(name, monkeypatch, request):
+def test_module_on_a_gpu(name, monkeypatch, request, recurrent):
     if name == "dlrm":
         request.applymarker(pytest.mark.xfail(reason="there is no CUDA kernel for gather-nd", strict=True))
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
@@ -79,9 +89,29 @@ def test_module_on_a_gpu(name, monkeypatch, request):
             y = ours(*x)
             assert y.is_cuda
             near(y, module(*x), 1e-4)
-    if name in ("lstm", "gru") and not plans():
-        pytest.skip("torch.compile of this PyTorch leaves recurrent cells on a GPU to cuDNN")
     assert plans()[-1].device == "cuda"
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_gpu)])
+def test_recurrent(kind, device, monkeypatch, recurrent):
+    """In both directions, with states that are given and wanted."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    torch.manual_seed(3)
+    module = kind(6, 8, num_layers=2, bidirectional=True, batch_first=True).to(device).eval()
+    ours = compiled(module)
+    with torch.inference_mode():
+        for batch in (3, 5, 2):
+            x, states = torch.randn(batch, 7, 6, device=device), [torch.randn(4, batch, 8, device=device) for _ in range(2)]
+            given = tuple(states) if kind is nn.LSTM else states[0]
+            (y, last), (wanted, wanted_last) = ours(x, given), module(x, given)
+            near(y, wanted)
+            for a, b in zip(last, wanted_last) if kind is nn.LSTM else [(last, wanted_last)]:
+                near(a, b)
+    open_plans = [p for p in plans() if isinstance(p.inputs[0].shape[0], str)]
+    assert len(open_plans) == 1 and open_plans[0].device == device
+    kernels = {step["kernel"] for step in open_plans[0].inspect()["steps"]}
+    assert kind.__name__.lower() in kernels or kind is nn.RNN  # which PyTorch's exporter writes out
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
