@@ -19,7 +19,9 @@ if(HYPATIA_COMPILER)
     endforeach()
     # tritonserver --backend-directory finds it there, as HYP_BACKENDS/hypatia/libtriton_hypatia.so.
     set(HYP_BACKENDS ${CMAKE_INSTALL_LIBDIR}/hypatia/backends)
-    install(TARGETS triton_hypatia LIBRARY DESTINATION ${HYP_BACKENDS}/hypatia COMPONENT tools)
+    if(TARGET triton_hypatia)
+        install(TARGETS triton_hypatia LIBRARY DESTINATION ${HYP_BACKENDS}/hypatia COMPONENT tools)
+    endif()
     # What the compiler has inside, to read and to begin files of one's own with; schemas of what the tools write.
     install(DIRECTORY rules profiles share/schemas DESTINATION ${CMAKE_INSTALL_DATADIR}/hypatia COMPONENT tools)
 endif()

@@ -15,8 +15,8 @@
 # DEPENDS are files that the plan depends on besides the model: external data, rules, samples. The target is a program or a library
 # of sources; the names are seen within the program or shared library that it becomes part of.
 #
-# hypatiac is the one beside this package, or of the PATH; -DHYPATIA_HYPATIAC=PATH names another, as for cross-compiling, where it
-# runs on the machine that builds. Plans are the same for all processors. Any compiler for ELF files whose assembler knows .incbin
+# hypatiac is the one beside this package, or of the PATH, or where Hypatia is part of this build (add_subdirectory, FetchContent)
+# the one that it makes; -DHYPATIA_HYPATIAC=PATH names another, as for cross-compiling, where it runs on the machine that builds. Plans are the same for all processors. Any compiler for ELF files whose assembler knows .incbin
 # does (gcc, clang); the plan goes through no compiler, so that its size costs nothing.
 
 function(hypatia_add_model target model)
@@ -40,12 +40,26 @@ function(hypatia_add_model target model)
         message(FATAL_ERROR "hypatia_add_model: '${arg_NAME}' is no name in C")
     endif()
 
+    get_source_file_property(made ${model} GENERATED)
+    if(NOT EXISTS ${model} AND NOT made)
+        message(FATAL_ERROR "hypatia_add_model: there is no file '${model}', nor a rule before this one that makes it")
+    endif()
+    get_target_property(names ${target} HYPATIA_MODELS)
+    if(arg_NAME IN_LIST names)
+        message(FATAL_ERROR "hypatia_add_model: '${target}' has a model '${arg_NAME}' already; give this one another NAME")
+    endif()
+    set_property(TARGET ${target} APPEND PROPERTY HYPATIA_MODELS ${arg_NAME})
+
     set(hints) # lib/cmake/hypatia, or lib/PROCESSOR/cmake/hypatia, and bin have one prefix
     if(NOT CMAKE_CROSSCOMPILING) # else what lies beside the libraries does not run here
         set(hints HINTS ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../../../bin ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../../../../bin)
     endif()
-    find_program(HYPATIA_HYPATIAC hypatiac ${hints} DOC "compiles models for hypatia_add_model")
-    if(NOT HYPATIA_HYPATIAC)
+    set(hypatiac hypatiac)
+    if(HYPATIA_HYPATIAC OR NOT TARGET hypatiac OR CMAKE_CROSSCOMPILING)
+        find_program(HYPATIA_HYPATIAC hypatiac ${hints} DOC "compiles models for hypatia_add_model")
+        set(hypatiac ${HYPATIA_HYPATIAC})
+    endif()
+    if(NOT hypatiac)
         message(FATAL_ERROR "hypatia_add_model: hypatiac is not found; install Hypatia's tools, or name it by "
             "-DHYPATIA_HYPATIAC=PATH")
     endif()
@@ -64,8 +78,8 @@ function(hypatia_add_model target model)
     configure_file(${CMAKE_CURRENT_FUNCTION_LIST_DIR}/plan.h.in ${folder}/${arg_NAME}_plan.h @ONLY)
     configure_file(${CMAKE_CURRENT_FUNCTION_LIST_DIR}/plan.c.in ${source} @ONLY)
     add_custom_command(OUTPUT ${plan}
-        COMMAND ${HYPATIA_HYPATIAC} ${model} -o ${plan} -q ${arg_OPTIONS}
-        DEPENDS ${model} ${HYPATIA_HYPATIAC} ${arg_DEPENDS}
+        COMMAND ${hypatiac} ${model} -o ${plan} -q ${arg_OPTIONS}
+        DEPENDS ${model} ${hypatiac} ${arg_DEPENDS}
         WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}
         COMMENT "Compiling ${arg_NAME} to a plan" VERBATIM)
     # Link-time optimisation would take apart what the assembler is to see as it is.

@@ -90,6 +90,30 @@ refused() {
 refused "there is no target 'app'" 'hypatia_add_model(app m.onnx)'
 refused "'a-b' is no name in C" 'hypatia_add_model(embedded m.onnx NAME a-b)'
 refused "what is 'batch=1'" 'hypatia_add_model(embedded m.onnx batch=1)'
+refused "there is no file '.*/m.onnx', nor a rule" 'hypatia_add_model(embedded m.onnx)'
+cp "$work/fixed.bin" "$work/embedded/m.onnx" # any file: nothing is built
+refused "'embedded' has a model 'm' already" 'hypatia_add_model(embedded m.onnx)\nhypatia_add_model(embedded m.onnx)'
+
+# As a part of another build, whose settings stay what they are: without shared libraries, tests and packages.
+echo "add_subdirectory:"
+mkdir "$work/part"
+cp "$root/examples/embedded/embedded.c" "$root/examples/digits/digits.onnx" "$work/part"
+cat > "$work/part/CMakeLists.txt" << END
+cmake_minimum_required(VERSION 3.25)
+project(part LANGUAGES C)
+add_subdirectory($root hypatia EXCLUDE_FROM_ALL)
+add_executable(embedded embedded.c)
+target_link_libraries(embedded PRIVATE hypatia::hypatia-rt)
+hypatia_add_model(embedded digits.onnx OPTIONS --dim batch=1)
+get_target_property(type hypatia-rt TYPE)
+message(STATUS "the runtime is a \${type}")
+END
+cmake -S "$work/part" -B "$work/part/build" -DHYPATIA_CUDA=OFF > "$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+grep -q "the runtime is a STATIC_LIBRARY" "$work/log"
+if grep -E '^(BUILD_SHARED_LIBS|BUILD_TESTING|CPACK_[A-Z]*|CMAKE_BUILD_TYPE:STRING=.)' "$work/part/build/CMakeCache.txt"; then
+    echo "a build that Hypatia is part of has settings of Hypatia's" >&2
+    exit 1
+fi
 
 # A program that uses the shared library needs nothing of what it is made of, nor does any name a place of this machine.
 if [ -e "$libdir/libhypatia-rt.so" ]; then
