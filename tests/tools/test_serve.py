@@ -315,7 +315,7 @@ def check_library(folder, digits):
     path = os.path.join(folder, "libmicrohttpd.so.12")
     with open(path, "wb") as file:
         file.write(b"no library")
-    for says in ("serving needs libmicrohttpd, which is not found", "has no MHD_start_daemon: wanted 0.9.72 or newer"):
+    for says in ("serving needs libmicrohttpd, which is not found", "has no MHD_start_daemon: wanted 0.9.73 or newer"):
         environment = {"LD_LIBRARY_PATH": ":".join([folder, *os.environ.get("LD_LIBRARY_PATH", "").split(":")]).rstrip(":")}
         done = hyp.tool("hypatia", "serve", digits, "--listen", "127.0.0.1:0", env=environment)
         assert done.returncode == 3 and says in done.stderr, (done.returncode, done.stderr)
