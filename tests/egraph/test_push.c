@@ -156,6 +156,40 @@ static void without_memory_a_push_changes_nothing(void **state)
     }
 }
 
+/* Every e-node that a rule made says which, of older ones, before and after a detour; what was told stays until something
+ * changes. */
+static void origins_outlive_a_state(void **state)
+{
+    (void)state;
+    hyp_egraph *eg = new_graph(true, NULL);
+    hyp_ruleset *rules = rules_of(eg, MATH_RULES);
+    add_math_terms(eg);
+    size_t given = hyp_egraph_enode_bound(eg);
+    for (size_t round = 0; round < 4; round++) {
+        run_on(eg, rules, 2);
+        if (round == 1) must(hyp_egraph_push(eg, &diag));
+        if (round == 2) must(hyp_egraph_pop(eg, &diag));
+        size_t bound = hyp_egraph_enode_bound(eg);
+        hyp_origin *told = calloc(bound, sizeof *told);
+        for (hyp_enode_id n = 0; n < bound; n++) told[n] = hyp_egraph_origin(eg, n);
+        for (hyp_enode_id n = 0; n < bound; n++) {
+            assert_int_equal(told[n].rule == HYP_NONE, n < given);
+            if (n < given) continue;
+            assert_true(told[n].rule < hyp_ruleset_count(rules) && told[n].matched_count > 0);
+            hyp_origin again = hyp_egraph_origin(eg, n);
+            assert_int_equal(again.rule, told[n].rule);
+            assert_memory_equal(again.matched, told[n].matched, again.matched_count * sizeof *again.matched);
+            const char *text = strchr(strstr(hyp_ruleset_rule(rules, again.rule).text, " ("), '(') + 1;
+            const char *op = hyp_egraph_symbol_name(eg, hyp_enode_op(eg, again.matched[0]));
+            assert_int_equal(strncmp(text, op, strlen(op)), 0); /* the root of the rule's left side */
+            for (size_t i = 0; i < again.matched_count; i++) assert_true(again.matched[i] < n);
+        }
+        free(told);
+    }
+    hyp_ruleset_destroy(rules);
+    hyp_egraph_destroy(eg);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -163,6 +197,7 @@ int main(void)
         cmocka_unit_test(states_nest),
         cmocka_unit_test(rules_outlive_a_state),
         cmocka_unit_test(facts_go_back),
+        cmocka_unit_test(origins_outlive_a_state),
         cmocka_unit_test(without_memory_a_push_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
