@@ -4,10 +4,11 @@
                                  [--delay 0] [--instances 1] [--threads 1] [--gpu] [--peer onnxruntime|torch]
 
 Without a model: the network of examples/digits, and a perceptron of 8 million multiplications a row. Both models have the same
-configuration: one instance, the server's dynamic batching, one thread for a run, with --gpu on a GPU. The peer joins the requests that it is given,
-as ours does; PyTorch, on the GPU with --gpu, knows the operators of these networks by their names. Each client sends a row in binary over HTTP, waits for the answer, and sends the next; all of them are in one process, which makes
-no numpy of anything, beside the server on the same processors. Rounds of both are interleaved. Printed are medians over rounds: requests a
-second, p50 and p99 of a request in milliseconds, and the rows of a run by the server's statistics.
+configuration: one instance, the server's dynamic batching, one thread for a run, with --gpu on a GPU. The peer joins the requests that it is given, as
+ours does; PyTorch, on the GPU with --gpu, knows the operators of these networks by their names. Each client sends a row in binary over HTTP, waits
+for the answer, and sends the next; all of them are in one process, which makes no numpy of anything, beside the server on the same processors. Rounds of
+both are interleaved. Printed are medians over rounds: requests a second, p50 and p99 of a request in milliseconds, and the rows of a run by the
+server's statistics.
 """
 import argparse
 import http.client
