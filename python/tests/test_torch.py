@@ -77,9 +77,7 @@ def test_module(name):
 
 @on_gpu
 @pytest.mark.parametrize("name", MODULES)
-def test_module_on_a_gpu(name, monkeypatch, request, recurrent):
-    if name == "dlrm":
-        request.applymarker(pytest.mark.xfail(reason="there is no CUDA kernel for gather-nd", strict=True))
+def test_module_on_a_gpu(name, monkeypatch, recurrent):
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     module, draw = make(name, device="cuda")
     ours = compiled(module)
