@@ -210,8 +210,8 @@ static inline uint32_t next_outdated(hyp_egraph *eg, uint32_t row, uint32_t last
         const hyp_row *r = &rows[row];
         uint32_t home = r->home, a = r->kid[0], b = r->kid[1], n;
         if (narrow) { /* HYP_NONE stands where there is no child; a dead row may be met */
-            if ((bit_of(moved, home) | bit_of(moved, a != HYP_NONE ? a : home) | bit_of(moved, b != HYP_NONE ? b : home)) & 1)
-                return row;
+            uint64_t bits = bit_of(moved, a != HYP_NONE ? a : home) | bit_of(moved, b != HYP_NONE ? b : home);
+            if ((bits | bit_of(moved, home)) & 1) return row;
             continue;
         }
         const uint32_t *kids = hyp_row_kids(eg, row, &n);

@@ -13,7 +13,7 @@
  *                       the right side an id per e-node and function call, and a hyp_answer per call of a condition
  *                       (HYP_NONE: not asked)
  *
- * A record has an even number of bytes, and its place is counted in pairs of them: so the order of places is that of time. */
+ * A record has an even number of bytes, and its place is counted in pairs of them; the order of places is that of time. */
 #ifndef HYP_EGRAPH_CORE_RECORD_H
 #define HYP_EGRAPH_CORE_RECORD_H
 
@@ -105,8 +105,8 @@ static inline void hyp_proof_new_row(hyp_egraph *eg, uint32_t row, uint32_t n, c
     if ((n > 0 && kid[0] != given[0]) || (n > 1 && kid[1] != given[1]))
         hyp_proof_keep_given(eg, row, (uint32_t[2]){given[0], n > 1 ? given[1] : HYP_NONE});
 }
-/* Forgets what is kept of rows that are gone: of the last one, which was not made after all; of all after a pop. What is kept
- * of other rows stays true. */
+/* Forgets what is kept of rows that are gone: of the last one, which was not made after all; of all after a pop. What is
+ * kept of other rows stays true. */
 void hyp_proof_take_back(hyp_egraph *eg, uint32_t row);
 void hyp_proof_forget_rows(hyp_egraph *eg);
 /* Makes ready for hyp_given, until the e-graph changes. */
