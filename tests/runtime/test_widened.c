@@ -347,11 +347,37 @@ static void layers_agree_however_they_are_done(void **state)
     }
 }
 
+/* A layer whose weight is its operand and what is added, too: the panels are not all that is read of it. */
+static void weights_may_be_operands(void **state)
+{
+    static uint16_t y[2][SIDE * SIDE];
+    (void)state;
+    dtype = HYP_BF16;
+    pb_init(&b);
+    const int64_t dims[2] = {SIDE, SIDE};
+    uint32_t w = WEIGHT(SIDE, SIDE, SIDE), *shape = pb_consts(&b, 2, dims);
+    HypPlan__Linear *s = pb_linear(&b, w, pb_output(&b, "y", dtype, 2, shape), shape[0]);
+    pb_layer(&b, s, SIDE, SIDE, w, PB_NONE, HYP_PLAN__ACT__ACT_NONE, PB_NONE);
+    s->added_plus1 = w + 1;
+    assert_int_equal(setenv(HYP_CPU_VARIABLE, "generic", 1), 0);
+    for (int on = 0; on < 2; on++) {
+        hyp_tensor out = tensor_of("y", dtype, y[on], 2, dims);
+        run_once(&b, on ? HYP_DEVICE_CPU : HYP_DEVICE_REFERENCE, NULL, 0, &out, 1);
+    }
+    assert_int_equal(unsetenv(HYP_CPU_VARIABLE), 0);
+    for (size_t i = 0; i < SIDE * SIDE; i++) {
+        float got = (float)hyp_load_f64(dtype, y[1], i), want = (float)hyp_load_f64(dtype, y[0], i);
+        assert_close(&got, &want, 1, 0x1p-6);
+    }
+    pb_dispose(&b);
+}
+
 int main(void)
 {
     r.state = 16;
     const struct CMUnitTest tests[] = {cmocka_unit_test(steps_of_bf16_agree), cmocka_unit_test(steps_of_f16_agree),
                                        cmocka_unit_test(layers_agree_however_they_are_done),
+                                       cmocka_unit_test(weights_may_be_operands),
                                        cmocka_unit_test(statistics_of_softmax_are_wide)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,7 +62,7 @@ static void stats_part(void *state, int64_t begin, int64_t end, int thread)
     const int64_t each = s->axis * s->inner;
     for (int64_t o = begin; o < end; o++) {
         const float *x = (const float *)r->x + o * each;
-        if (s->dtype != HYP_F32) {
+        if (s->dtype != HYP_F32 && each > 0) { /* else there is no room, either */
             float *wide = r->wide + (s->few ? (size_t)o : (size_t)thread) * s->room;
             r->kernels->widen(s->dtype, (const uint16_t *)r->x + o * each, wide, each);
             x = wide;

@@ -72,23 +72,26 @@ static bool is_widened(const hyp_cpu_device *device, const HypPlan__Program *p, 
 
 /* ---- the plan ------------------------------------------------------------------------------------------------- */
 
-static bool is_layer_weight(const HypPlan__Linear *s, uint32_t tensor)
+static void mark_weight(const hyp_plan *plan, uint32_t tensor, bool *wanted)
 {
-    bool is = false;
-    for (size_t l = 0; l < s->n_layers; l++) is = is || s->layers[l]->weight == tensor;
-    return is;
+    if (hyp_cpu_weight(plan, tensor)) wanted[hyp_plan_root(plan->program, tensor)] = true;
 }
 
-/* Marks the weights that a step reads; those of constant layers are read from the plan itself when they are packed. */
+/* Marks the weights that a step reads; those of constant layers are read from the plan itself when they are packed, unless
+ * they are operands, too. */
 static void mark_weights(const hyp_plan *plan, const HypPlan__Step *step, bool *wanted)
 {
-    const HypPlan__Program *p = plan->program;
     uint32_t list[MOST_TENSORS];
-    size_t reads = hyp_plan_step_reads(step, list, MOST_TENSORS);
-    bool packed = step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR && hyp_linear_is_constant(plan, step->linear);
-    for (size_t i = 0; i < reads; i++)
-        if (hyp_cpu_weight(plan, list[i]) && !(packed && is_layer_weight(step->linear, list[i])))
-            wanted[hyp_plan_root(p, list[i])] = true;
+    const HypPlan__Linear *s = step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR ? step->linear : NULL;
+    if (!s || !hyp_linear_is_constant(plan, s)) {
+        size_t reads = hyp_plan_step_reads(step, list, MOST_TENSORS);
+        for (size_t i = 0; i < reads; i++) mark_weight(plan, list[i], wanted);
+        return;
+    }
+    mark_weight(plan, s->x, wanted);
+    if (s->added_plus1) mark_weight(plan, s->added_plus1 - 1, wanted);
+    for (size_t l = 0; l < s->n_layers; l++)
+        if (s->layers[l]->bias_plus1) mark_weight(plan, s->layers[l]->bias_plus1 - 1, wanted);
 }
 
 /* Gives the wanted weights a place, and the others the first, where nobody reads. */
