@@ -534,16 +534,15 @@ static double one_kernel(const hyp_price *a)
     const hyp_cost_query *q = a->q;
     const hyp_device_profile *device = a->device;
     uint32_t flags = hyp_op_get(q->op)->flags;
-    bool windows = is_windows(q) && (device->images_read_parts || !cuts_channels(q));
-    if ((flags & HYP_OPF_VIEW) || windows) return VIEW_SECONDS;
+    if (flags & HYP_OPF_VIEW) return VIEW_SECONDS;
+    if (is_windows(q) && (device->images_read_parts || !cuts_channels(q))) return VIEW_SECONDS;
     if ((flags & HYP_OPF_CALL) && !device->kernel_calls[q->op]) return HYP_COST_UNSUPPORTED;
     if (q->op == HYP_OP_linear_gradient && !device->sums_in_products) return HYP_COST_UNSUPPORTED;
     if ((q->op == HYP_OP_attention || q->op == HYP_OP_attention_gradient) && !hyp_price_has_attention(a))
         return HYP_COST_UNSUPPORTED;
-    bool all_in_place = q->in_place > 0 && q->in_place == q->output_count;
-    if (all_in_place && q->op == HYP_OP_transpose && q->attrs[0].count == 2) return VIEW_SECONDS; /* a layer's weight */
     bool cuts = cuts_out(q) && device->attention_reads_parts;
-    if (all_in_place && cuts) return VIEW_SECONDS;
+    bool turns = q->op == HYP_OP_transpose && q->attrs[0].count == 2; /* a layer's weight */
+    if (q->in_place > 0 && q->in_place == q->output_count && (cuts || turns)) return VIEW_SECONDS;
     switch (q->op) {
     case HYP_OP_attention: return hyp_price_attention(a);
     case HYP_OP_attention_gradient: return hyp_price_attention_gradient(a);
