@@ -27,6 +27,7 @@ def cases():
         narrow = data.dtype.itemsize == 2
         name = f"axis {axis} of {data.shape}".replace(",", "") + f" {data.dtype.name}" * (data.dtype != np.float32)
         case("softmax-stats", name, f":axis {axis}", [data], [top, rest], dtype="float32" if narrow else data.dtype)
+    case("softmax-stats", "of nothing", ":axis 1", [np.zeros((2, 3, 0), BF16)], [np.zeros((2, 1, 0), np.float32)] * 2, dtype="float32")
     ties = np.array([[1, 3, 3, 0], [2, 2, 2, 2]], np.float32)
     for op, f, onnx in [("argmax", np.argmax, "ArgMax"), ("argmin", np.argmin, "ArgMin")]:
         case(op, "first", ":axis 1", [ties], f(ties, 1)[:, None], onnx, dtype="int64", axis=1)
