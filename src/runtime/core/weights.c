@@ -91,6 +91,10 @@ static hyp_status list_update(hyp_engine *e, uint32_t update, size_t *room, hyp_
     HYP_TRY(hyp_plan_open_memory(u->plan.data, u->plan.len, "its plan", &trusted, &plan, diag));
     const HypPlan__Program *p = plan.program;
     hyp_status status = grow_list(e, list->count + p->n_inputs, room, diag);
+    if (status == HYP_OK && p->n_variables)
+        status = hyp_fail(diag, HYP_ERR_MALFORMED,
+                          "its plan has %zu variables, where it computes weights from what is given alone",
+                          p->n_variables);
     if (status == HYP_OK && p->n_outputs != u->n_pieces)
         status =
             hyp_fail(diag, HYP_ERR_MALFORMED, "its plan has %zu outputs for %zu pieces", p->n_outputs, u->n_pieces);
