@@ -388,31 +388,35 @@ static void damaged_updates_are_refused(void **state)
     }
 }
 
-/* An update whose result is the next value of a variable gives its caller nothing. */
-static void updates_with_variables_are_refused(void **state)
+/* An update whose result is the next value of a variable, or a number for the runtime, gives its caller nothing. */
+static void updates_whose_results_are_hidden_are_refused(void **state)
 {
     (void)state;
     static up_plan wrong;
     static HypPlan__Variable variable, *list = &variable;
-    char at[PB_PATH];
-    hyp_engine *engine = NULL;
-    hyp_diag why = {0};
+    static const char *const says[] = {"its plan has 1 variables", "its plan has 0 outputs for 1 pieces"};
     const hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CPU, .threads = 1};
-    up_build(&wrong, &old, 0);
-    plan_builder *u = &wrong.inner;
-    pb_init(u);
-    uint32_t out = pb_const(u, UP_OUT), hidden = pb_const(u, UP_HIDDEN);
-    uint32_t from = pb_input(u, "w2", HYP_F32, 2, (uint32_t[]){out, hidden});
-    pb_copy_all(u, from, pb_output(u, "=> 0", HYP_F32, 2, (uint32_t[]){out, hidden}), pb_const(u, UP_OUT * UP_HIDDEN));
-    hyp_plan__variable__init(&variable);
-    variable.output_plus1 = 1;
-    u->program.variables = &list;
-    u->program.n_variables = 1;
-    up_add(&wrong, 2, wrong.pieces[2].tensor);
-    pb_write(&wrong.outer, at);
-    assert_int_equal(hyp_engine_load_file(at, &options, &engine, &why), HYP_ERR_MALFORMED);
-    assert_non_null(strstr(why.message, "update 2 of weights: its plan has 1 variables"));
-    pb_remove(&wrong.outer, at);
+    for (int counts = 0; counts < 2; counts++) {
+        char at[PB_PATH];
+        hyp_engine *engine = NULL;
+        hyp_diag why = {0};
+        up_build(&wrong, &old, 0);
+        plan_builder *u = &wrong.inner;
+        pb_init(u);
+        uint32_t from = pb_input(u, "w2", HYP_I64, 0, NULL);
+        pb_copy_all(u, from, pb_output(u, "=> 0", HYP_I64, 0, NULL), pb_const(u, 1));
+        hyp_plan__variable__init(&variable);
+        variable.output_plus1 = 1;
+        u->program.variables = &list;
+        u->program.n_variables = counts ? 0 : 1;
+        u->program.hidden_outputs = counts;
+        up_add(&wrong, 2, wrong.pieces[2].tensor);
+        pb_write(&wrong.outer, at);
+        assert_int_equal(hyp_engine_load_file(at, &options, &engine, &why), HYP_ERR_MALFORMED);
+        assert_non_null(strstr(why.message, "update 2 of weights"));
+        assert_non_null(strstr(why.message, says[counts]));
+        pb_remove(&wrong.outer, at);
+    }
 }
 
 /* What an update computes in between counts to the engine's limit, too: here w2, 5000 times. */
@@ -463,7 +467,7 @@ int main(void)
         cmocka_unit_test(everything_that_a_device_gives_fails_once),
         cmocka_unit_test(a_device_without_memory_leaves_one_or_the_other),
         cmocka_unit_test(damaged_updates_are_refused),
-        cmocka_unit_test(updates_with_variables_are_refused),
+        cmocka_unit_test(updates_whose_results_are_hidden_are_refused),
         cmocka_unit_test(what_an_update_needs_is_limited),
     };
     return cmocka_run_group_tests(tests, start, stop);

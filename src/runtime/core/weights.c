@@ -95,9 +95,9 @@ static hyp_status list_update(hyp_engine *e, uint32_t update, size_t *room, hyp_
         status = hyp_fail(diag, HYP_ERR_MALFORMED,
                           "its plan has %zu variables, where it computes weights from what is given alone",
                           p->n_variables);
-    if (status == HYP_OK && p->n_outputs != u->n_pieces)
-        status =
-            hyp_fail(diag, HYP_ERR_MALFORMED, "its plan has %zu outputs for %zu pieces", p->n_outputs, u->n_pieces);
+    if (status == HYP_OK && hyp_plan_shown_outputs(p) != u->n_pieces)
+        status = hyp_fail(diag, HYP_ERR_MALFORMED, "its plan has %zu outputs for %zu pieces", hyp_plan_shown_outputs(p),
+                          u->n_pieces);
     for (size_t i = 0; i < p->n_inputs && status == HYP_OK; i++) {
         hyp_io *item = &list->items[list->count];
         status = describe_weight(e, p, p->inputs[i], update, item, diag);
