@@ -145,7 +145,7 @@ static int write_json(const side *sides, const bench_request *r, const paired_ra
                              "ratio", p->estimate, "ratio_low", p->low, "ratio_high", p->high, "confidence", PAIRED_CONFIDENCE,
                              "method", "Wilcoxon signed-rank, Hodges-Lehmann", "verdict",
                              p->verdict < 0 ? "faster" : p->verdict > 0 ? "slower" : "no difference seen");
-    size_t flags = JSON_REAL_PRECISION(7) | JSON_COMPACT;
+    size_t flags = JSON_REAL_PRECISION(12) | JSON_COMPACT; /* nanoseconds, of minutes too */
     int failed = strcmp(r->json, "-") == 0 ? json_dumpf(root, stdout, flags) : json_dump_file(root, r->json, flags);
     json_decref(root);
     if (!failed) return CLI_OK;

@@ -206,7 +206,7 @@ int bench_write_json(const session *s, const bench_results *r, const char *path,
         cli_error(tool, "out of memory");
         return CLI_FAILED;
     }
-    size_t flags = JSON_REAL_PRECISION(7) | JSON_COMPACT;
+    size_t flags = JSON_REAL_PRECISION(12) | JSON_COMPACT; /* nanoseconds, of minutes too */
     int failed = strcmp(path, "-") == 0 ? json_dumpf(root, stdout, flags) : json_dump_file(root, path, flags);
     json_decref(root);
     if (failed) cli_error(tool, "%s: cannot write: %s", path, strerror(errno));
