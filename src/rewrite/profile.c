@@ -7,7 +7,7 @@
 #include "rewrite/builtin.h"
 #include "rewrite/internal.h"
 
-typedef enum value_kind { SECONDS, RATE, BYTES, COUNT, BOOL, ACTS, CALLS, TYPES } value_kind;
+typedef enum value_kind { SECONDS, RATE, SHARE, BYTES, COUNT, BOOL, ACTS, CALLS, TYPES } value_kind;
 static const struct key {
     const char *name;
     value_kind kind;
@@ -39,7 +39,7 @@ static const struct key {
     {"epilogue-bf16", ACTS, offsetof(hyp_device_profile, epilogue_acts_bf16), true},
     {"misaligned-products", COUNT, offsetof(hyp_device_profile, misaligned_products), true},
     {"add-after-act", BOOL, offsetof(hyp_device_profile, add_after_act), false},
-    {"sums-in-products", BOOL, offsetof(hyp_device_profile, sums_in_products), true},
+    {"sums-in-products", SHARE, offsetof(hyp_device_profile, sums_in_products), true},
     {"kernel-calls", CALLS, offsetof(hyp_device_profile, kernel_calls), false},
     {"attention-reads-parts", BOOL, offsetof(hyp_device_profile, attention_reads_parts), false},
     {"images-read-parts", BOOL, offsetof(hyp_device_profile, images_read_parts), true},
@@ -148,7 +148,7 @@ static hyp_status read_value(const char *file, const hyp_sexpr *form, const stru
         return HYP_OK;
     }
     bool number = sx->kind == HYP_SX_INT || (sx->kind == HYP_SX_FLOAT && key->kind != COUNT);
-    bool zero_is_fine = key->kind == BYTES;
+    bool zero_is_fine = key->kind == BYTES || key->kind == SHARE;
     if (!number || !(zero_is_fine ? sx->number >= 0 : sx->number > 0) || !(sx->number <= 1e300))
         return hyp_sexpr_fail(diag, file, sx, HYP_ERR_MALFORMED, "%s is a%s number%s", key->name,
                               key->kind == COUNT ? " whole" : "", zero_is_fine ? ", not negative" : " above 0");

@@ -84,7 +84,8 @@ typedef struct hyp_device_profile {
     double attention_widest;  /* the widest head that this kernel is good for; 0 = any */
     double attention_gradient_widest; /* that those of gradients are good for; 0 = any */
     bool mlp_in_one_kernel; /* fused-mlp is one kernel, hidden values stay in the cache; else one a layer */
-    bool sums_in_products;        /* products add up rows of what they read, gradients of biases; else they are left apart */
+    double sums_in_products; /* products add up rows of what they read, gradients of biases, which takes so much of what a
+                                kernel for it takes; 0 = they do not, and sums are left apart */
     bool depthwise_ends_in_acts;  /* kernels that convolve each channel by itself end in any activation, at no cost */
     bool one_tap_convs_as_layers; /* a convolution of one tap, without groups, runs as a linear of the channels */
     const hyp_measured *measured; /* what kernels took that were tried, in the arena of the parser */

@@ -1,4 +1,4 @@
-/* roofline.h - what the prices of kernels are made of; private to roofline.c and roofline_attention.c. */
+/* roofline.h - what the prices of kernels are made of; private to the files roofline*.c. */
 #ifndef HYP_REWRITE_ROOFLINE_H
 #define HYP_REWRITE_ROOFLINE_H
 
@@ -15,10 +15,19 @@ typedef struct hyp_price {
 double hyp_price_size(const hyp_price *a, hyp_dim d);
 double hyp_price_elements(const hyp_price *a, const hyp_type *t);
 double hyp_price_bytes(const hyp_price *a, const hyp_type *t);
+double hyp_price_inputs(const hyp_price *a); /* bytes of all of them */
+double hyp_price_outputs(const hyp_price *a);
 
 /* Seconds: moving `traffic` bytes of a working set; so many operations of products in a type. */
 double hyp_price_moving(const hyp_price *a, double traffic, double working_set);
 double hyp_price_computing(const hyp_price *a, double flops, hyp_dtype t);
+/* Reading the weights of a kernel as it was measured, beside another one like it. */
+double hyp_price_reading_weights(const hyp_price *a, double size);
+/* A kernel of its own that goes once over so many elements of this weight, and moves `traffic` bytes; the arithmetic of an
+ * operator on so many elements alone; the kernel of a whole question. */
+double hyp_price_pass(const hyp_price *a, double count, double traffic, double weight);
+double hyp_price_work(const hyp_price *a, hyp_op op, hyp_dtype t, double count);
+double hyp_price_kernel(const hyp_price *a);
 /* What measurements say of the roofline of a product, the shape as in hyp_measured; 1 where it runs in TF32, which they
  * do not know. */
 double hyp_price_ratio(const hyp_price *a, hyp_op op, hyp_dtype t, const double *shape);
@@ -30,5 +39,14 @@ double hyp_price_weight(hyp_op op);
 bool hyp_price_has_attention(const hyp_price *a);
 double hyp_price_attention(const hyp_price *a);
 double hyp_price_attention_gradient(const hyp_price *a);
+
+/* ---- roofline_products.c: seconds ------------------------------------------------------------------------------ */
+
+double hyp_price_linear(const hyp_price *a);
+double hyp_price_mlp(const hyp_price *a);
+double hyp_price_matmul(const hyp_price *a);
+double hyp_price_linear_gradient(const hyp_price *a);
+double hyp_price_convolution(const hyp_price *a);
+double hyp_price_recurrence(const hyp_price *a);
 
 #endif

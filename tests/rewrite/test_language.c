@@ -337,26 +337,33 @@ static void fusing_never_costs_more_than_not_fusing(void **state)
     hyp_arena_dispose(&arena);
 }
 
-/* A convolution of 3x3 over so many places. */
-static double conv_seconds(const hyp_roofline *line, int64_t places, int64_t filters, int64_t channels)
+/* Of x by w to y, without a bias; `added` may be NULL. */
+static double convolution_seconds(const hyp_roofline *line, const hyp_type *x, const hyp_type *w, const hyp_type *y,
+                                  const hyp_type *added, const char *act)
 {
     hyp_dims *dims;
-    hyp_type x = {.dtype = HYP_F32, .rank = 3, .dims = {1, channels, places}};
-    hyp_type w = {.dtype = HYP_F32, .rank = 3, .dims = {filters, channels, 9}};
-    hyp_type y = {.dtype = HYP_F32, .rank = 3, .dims = {1, filters, places}};
-    const hyp_type *inputs[] = {&x, &w};
-    hyp_attr attrs[HYP_MAX_ATTRS] = {[4] = {.kind = HYP_ATTR_SYM, .sym = "none"}};
+    const hyp_type *inputs[] = {x, w, NULL, added};
+    hyp_attr attrs[HYP_MAX_ATTRS] = {[4] = {.kind = HYP_ATTR_SYM, .sym = act}};
     assert_int_equal(hyp_dims_create(&dims, NULL), HYP_OK);
     hyp_cost_query q = {.op = HYP_OP_conv,
                         .attrs = attrs,
                         .inputs = inputs,
-                        .input_count = 2,
-                        .outputs = &y,
+                        .input_count = added ? 4 : 2,
+                        .outputs = y,
                         .output_count = 1,
                         .dims = dims};
     double seconds = hyp_roofline_cost(&q, (void *)(uintptr_t)line);
     hyp_dims_destroy(dims);
     return seconds;
+}
+
+/* A convolution of 3x3 over so many places. */
+static double conv_seconds(const hyp_roofline *line, int64_t places, int64_t filters, int64_t channels)
+{
+    const hyp_type x = {.dtype = HYP_F32, .rank = 3, .dims = {1, channels, places}};
+    const hyp_type w = {.dtype = HYP_F32, .rank = 3, .dims = {filters, channels, 9}};
+    const hyp_type y = {.dtype = HYP_F32, .rank = 3, .dims = {1, filters, places}};
+    return convolution_seconds(line, &x, &w, &y, NULL, "none");
 }
 
 /* Of two measurements whose sizes are as near the one with as much to do says more. */
@@ -463,26 +470,12 @@ static void a_measured_convolution_costs_that_and_what_is_added(void **state)
     hyp_arena arena = {0};
     hyp_roofline line =
         measured_line(&arena, "(measured conv 392 64 16 9 2 f32 5e-5) (measured conv 8 8 8 1 1 f32 1e-6)");
-    hyp_dims *dims;
     hyp_type x = {.dtype = HYP_F32, .rank = 4, .dims = {2, 32, 14, 14}}, w = x, y = x;
     w.dims[0] = y.dims[1] = 64;
     w.dims[1] = 16;
     w.dims[2] = w.dims[3] = 3;
-    const hyp_type *inputs[4] = {&x, &w, NULL, &y};
-    hyp_attr attrs[6] = {{0}};
-    attrs[4].sym = "none";
-    assert_int_equal(hyp_dims_create(&dims, NULL), HYP_OK);
-    hyp_cost_query q = {.op = HYP_OP_conv,
-                        .attrs = attrs,
-                        .inputs = inputs,
-                        .input_count = 2,
-                        .outputs = &y,
-                        .output_count = 1,
-                        .dims = dims};
-    double alone = hyp_roofline_cost(&q, &line);
-    q.input_count = 4;
-    double with_sum = hyp_roofline_cost(&q, &line);
-    hyp_dims_destroy(dims);
+    double alone = convolution_seconds(&line, &x, &w, &y, NULL, "none");
+    double with_sum = convolution_seconds(&line, &x, &w, &y, &y, "none");
     assert_true(fabs(alone / 5e-5 - 1) < 1e-12);
     assert_true(with_sum > alone && with_sum < 1.1 * alone);
     hyp_arena_dispose(&arena);
@@ -492,23 +485,10 @@ static void a_measured_convolution_costs_that_and_what_is_added(void **state)
 static double conv_act_cost(const hyp_roofline *line, int64_t filters, int64_t channels, int64_t taps, int64_t groups,
                             const char *act)
 {
-    hyp_dims *dims;
     hyp_type x = {.dtype = HYP_F32, .rank = 4, .dims = {1, channels, 14, 14}}, y = x;
     hyp_type w = {.dtype = HYP_F32, .rank = 4, .dims = {filters, channels / groups, taps, 1}};
     y.dims[1] = filters;
-    hyp_attr attrs[6] = {{0}};
-    attrs[4].sym = act;
-    assert_int_equal(hyp_dims_create(&dims, NULL), HYP_OK);
-    hyp_cost_query q = {.op = HYP_OP_conv,
-                        .attrs = attrs,
-                        .inputs = (const hyp_type *[]){&x, &w},
-                        .input_count = 2,
-                        .outputs = &y,
-                        .output_count = 1,
-                        .dims = dims};
-    double seconds = hyp_roofline_cost(&q, (void *)line);
-    hyp_dims_destroy(dims);
-    return seconds;
+    return convolution_seconds(line, &x, &w, &y, NULL, act);
 }
 
 static double conv_cost(const hyp_roofline *line, int64_t filters, int64_t channels, int64_t taps, int64_t groups)
@@ -549,7 +529,7 @@ static void products_add_up_rows_where_a_profile_says_so(void **state)
 {
     (void)state;
     hyp_arena arena = {0};
-    hyp_roofline without = measured_line(&arena, ""), with = measured_line(&arena, "(sums-in-products true)");
+    hyp_roofline without = measured_line(&arena, ""), with = measured_line(&arena, "(sums-in-products 0.75)");
     double product = gradient_cost(&with, HYP_OP_matmul), sums = gradient_cost(&with, HYP_OP_reduce_sum);
     double both = gradient_cost(&with, HYP_OP_linear_gradient);
     assert_true(both > product && both < product + sums);
