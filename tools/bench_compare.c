@@ -1,6 +1,4 @@
 /* hypatia bench --compare: two plans in turns, so that what else the machine does hits both, and a verdict. */
-#include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,12 +143,7 @@ static int write_json(const side *sides, const bench_request *r, const paired_ra
                              "ratio", p->estimate, "ratio_low", p->low, "ratio_high", p->high, "confidence", PAIRED_CONFIDENCE,
                              "method", "Wilcoxon signed-rank, Hodges-Lehmann", "verdict",
                              p->verdict < 0 ? "faster" : p->verdict > 0 ? "slower" : "no difference seen");
-    size_t flags = JSON_REAL_PRECISION(12) | JSON_COMPACT; /* nanoseconds, of minutes too */
-    int failed = strcmp(r->json, "-") == 0 ? json_dumpf(root, stdout, flags) : json_dump_file(root, r->json, flags);
-    json_decref(root);
-    if (!failed) return CLI_OK;
-    cli_error(bench_tool, "%s: cannot write: %s", r->json, strerror(errno));
-    return CLI_FAILED;
+    return bench_dump_json(root, r->json, bench_tool);
 }
 
 /* What was measured, for who asked. Fewer rounds than the interval needs tell nothing. */

@@ -2,7 +2,6 @@
 #include "bench_report.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,6 +172,15 @@ static json_t *json_inputs(const session *s)
     return inputs;
 }
 
+int bench_dump_json(json_t *root, const char *path, const char *tool)
+{
+    size_t flags = JSON_REAL_PRECISION(12) | JSON_COMPACT;
+    int failed = strcmp(path, "-") == 0 ? json_dumpf(root, stdout, flags) : json_dump_file(root, path, flags);
+    json_decref(root);
+    if (failed) cli_error(tool, "%s: cannot write: %s", path, strerror(errno));
+    return failed ? CLI_FAILED : CLI_OK;
+}
+
 int bench_write_json(const session *s, const bench_results *r, const char *path, const char *tool)
 {
     figures f = compute_figures(&r->all);
@@ -206,11 +214,7 @@ int bench_write_json(const session *s, const bench_results *r, const char *path,
         cli_error(tool, "out of memory");
         return CLI_FAILED;
     }
-    size_t flags = JSON_REAL_PRECISION(12) | JSON_COMPACT; /* nanoseconds, of minutes too */
-    int failed = strcmp(path, "-") == 0 ? json_dumpf(root, stdout, flags) : json_dump_file(root, path, flags);
-    json_decref(root);
-    if (failed) cli_error(tool, "%s: cannot write: %s", path, strerror(errno));
-    return failed ? CLI_FAILED : CLI_OK;
+    return bench_dump_json(root, path, tool);
 }
 
 void bench_results_free(bench_results *r)

@@ -2,6 +2,8 @@
 #ifndef HYPATIA_TOOLS_BENCH_REPORT_H
 #define HYPATIA_TOOLS_BENCH_REPORT_H
 
+#include <jansson.h>
+
 #include "session.h"
 
 typedef struct samples {
@@ -25,5 +27,9 @@ void bench_print(const session *s, const bench_results *r, bool verbose);
 /* An exit code after a message. `path` is a file, or "-". */
 int bench_write_json(const session *s, const bench_results *r, const char *path, const char *tool);
 void bench_results_free(bench_results *r);
+
+/* Writes what hypatia bench measured, and releases it: times to the nanosecond, of minutes too. `root` may be NULL, where
+ * memory was out. An exit code after a message; `path` is a file, or "-". */
+int bench_dump_json(json_t *root, const char *path, const char *tool);
 
 #endif

@@ -1,11 +1,10 @@
 /* Steps run one after the other on all threads of a CPU: an event for each, inside of one for the run. */
 #include "bench_trace.h"
 
-#include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench_report.h"
 #include "timing.h"
 
 enum { RUNS = 10, TRACK = 1 };
@@ -70,11 +69,7 @@ int bench_trace(session *s, int32_t threads, const char *path, const char *tool)
     json_array_append_new(events, json_pack("{s:s, s:s, s:i, s:{s:s}}", "name", "process_name", "ph", "M", "pid", 1, "args",
                                             "name", hyp_engine_device_name(s->engine)));
     json_t *root = json_pack("{s:s, s:o}", "displayTimeUnit", "ns", "traceEvents", events);
-    size_t flags = JSON_REAL_PRECISION(12) | JSON_COMPACT;
-    if (code == CLI_OK && (strcmp(path, "-") == 0 ? json_dumpf(root, stdout, flags) : json_dump_file(root, path, flags)) != 0) {
-        fprintf(stderr, "%s: %s: cannot write: %s\n", tool, path, strerror(errno));
-        code = CLI_FAILED;
-    }
+    if (code == CLI_OK) return bench_dump_json(root, path, tool);
     json_decref(root);
     return code;
 }
