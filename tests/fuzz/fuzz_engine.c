@@ -16,7 +16,7 @@
 #include "hypatia/runtime.h"
 
 enum { MAX_EDGES = 64, MAX_TENSOR = 8 << 20, MAX_SCRATCH = 64 << 20 };
-static const double max_work = 3e8;
+static const double max_work = 3e8, max_emulated = 1e7; /* of a GPU in host memory: a microsecond a warp */
 
 uint64_t fuzz_opened, fuzz_prepared, fuzz_ran, fuzz_updated;
 
@@ -156,7 +156,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const int64_t sizes[] = {3, 1, 0};
     hyp_engine_options options = {.size = sizeof options, .device = device(), .threads = 1, .checks = HYP_CHECKS_OFF};
-    hyp_context_options limits = {.size = sizeof limits, .memory_limit = MAX_SCRATCH, .work_limit = max_work};
+    hyp_context_options limits = {.size = sizeof limits, .memory_limit = MAX_SCRATCH, .work_limit = device() == HYP_DEVICE_CUDA ? max_emulated : max_work};
     uint64_t drawn = hyp_hash(data, size, 0);
     options.memory_limit = drawn % 4 ? MAX_SCRATCH : (uint64_t)4096 << (drawn >> 8) % 12;
     if (drawn % 8 > 5) limits.memory_limit = (uint64_t)4096 << (drawn >> 16) % 12;

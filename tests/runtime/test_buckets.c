@@ -370,12 +370,49 @@ static void memory_may_run_out_at_any_moment(void **state)
     }
 }
 
+/* Wherever in between the limit is met. */
+static void refused_sizes_leave_the_memory(void **state)
+{
+    (void)state;
+    const hyp_tensor buckets[] = {bucket("n", 8), bucket("k", 4)};
+    for (size_t d = 1; d < DEVICES; d++) {
+        build(free_of_both);
+        hyp_engine *e = pb_load(&b, devices[d]);
+        room r = make_room(e, false);
+        int refused = 0;
+        hyp_status status = HYP_ERR_LIMIT;
+        for (uint64_t limit = 1024; status != HYP_OK; limit += 64) {
+            hyp_context_options options = {
+                .size = sizeof options, .memory_limit = limit, .shapes = 2, .buckets = buckets, .bucket_count = 2};
+            hyp_context *c = NULL;
+            hyp_diag why = {0};
+            if (hyp_context_create(e, &options, &c, &why) != HYP_OK) continue;
+            fill(&r, 3, 2);
+            if (hyp_context_reserve(c, r.in, 2, &why) == HYP_OK) {
+                size_t before = hyp_context_memory_bytes(c);
+                fill(&r, 9, 5);
+                status = hyp_context_reserve(c, r.in, 2, &why);
+                if (status != HYP_OK) assert_int_equal(hyp_context_memory_bytes(c), before);
+                refused += status == HYP_ERR_LIMIT;
+                run(c, &r, 3, 2);
+            }
+            hyp_context_destroy(c);
+            assert_true(limit < 1 << 20);
+        }
+        assert_true(refused > 4);
+        free_room(&r);
+        hyp_engine_destroy(e);
+        pb_dispose(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_those_of_the_sizes_given), cmocka_unit_test(every_call_knows_them),
         cmocka_unit_test(one_set_of_dims_serves_a_bucket),      cmocka_unit_test(what_is_in_the_way_is_told),
         cmocka_unit_test(sizes_that_shrink_are_refused),        cmocka_unit_test(memory_may_run_out_at_any_moment),
+        cmocka_unit_test(refused_sizes_leave_the_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

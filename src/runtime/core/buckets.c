@@ -205,15 +205,15 @@ const hyp_pad *hyp_output_pad(const hyp_context *c, size_t output)
     return pad && pad->used ? pad : NULL;
 }
 
-hyp_status hyp_buckets_reserve(hyp_context *c, const hyp_shape *s, hyp_diag *diag)
+hyp_status hyp_buckets_grow(hyp_context *c, const hyp_shape *s, hyp_diag *diag)
 {
     const hyp_buckets *b = c->buckets;
     if (!b || c->engine->backend->memory != HYP_MEMORY_HOST) return HYP_OK;
     size_t in = c->engine->plan.program->n_inputs;
     for (size_t i = 0; i < c->engine->inputs.count; i++)
-        if (b->rounds[i]) HYP_TRY(hyp_want_own(&b->own[i], s->input_bytes[i], diag));
+        if (b->rounds[i]) HYP_TRY(hyp_grow_own(&b->own[i], s->input_bytes[i], diag));
     for (size_t i = 0; i < c->engine->outputs.count; i++)
-        if (b->rounds[in + i]) HYP_TRY(hyp_want_own(&c->own[i], s->output_bytes[i], diag));
+        if (b->rounds[in + i]) HYP_TRY(hyp_grow_own(&c->own[i], s->output_bytes[i], diag));
     return HYP_OK;
 }
 

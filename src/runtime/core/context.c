@@ -217,6 +217,12 @@ static size_t shape_bytes(const HypPlan__Program *p)
     return sizeof(hyp_shape) + words * sizeof(int64_t);
 }
 
+static void settle_own(hyp_context *c, bool keep)
+{
+    for (size_t i = 0; i < c->engine->outputs.count; i++) hyp_settle_own(&c->own[i], keep);
+    for (size_t i = 0; c->buckets && i < c->engine->inputs.count; i++) hyp_settle_own(&c->buckets->own[i], keep);
+}
+
 /* Makes a shape from c->values. */
 static hyp_status make_shape(hyp_context *c, const hyp_tensor *inputs, hyp_shape **out, hyp_diag *diag)
 {
@@ -242,10 +248,11 @@ static hyp_status make_shape(hyp_context *c, const hyp_tensor *inputs, hyp_shape
     }
     if (status == HYP_OK) status = hyp_plan_check_bounds(p, s->values, diag);
     if (status == HYP_OK) status = hyp_want_work(p, s->values, c->options.work_limit, diag);
-    if (status == HYP_OK) status = hyp_reserve_outputs(c, s, diag);
-    if (status == HYP_OK) status = hyp_buckets_reserve(c, s, diag);
+    if (status == HYP_OK) status = hyp_grow_outputs(c, s, diag);
+    if (status == HYP_OK) status = hyp_buckets_grow(c, s, diag);
     if (status == HYP_OK) status = take_shared(c, diag);
     if (status == HYP_OK) status = e->backend->prepare(c->session, s->values, &s->prepared, diag);
+    settle_own(c, status == HYP_OK);
     if (status == HYP_OK)
         *out = s;
     else

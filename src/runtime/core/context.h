@@ -18,6 +18,8 @@ typedef struct hyp_shape {
 typedef struct hyp_own_output {
     void *data;
     size_t bytes;
+    void *grown; /* takes the place of data when all that a shape needs is there; else it goes */
+    size_t grown_bytes;
 } hyp_own_output;
 
 /* A variable has two buffers in the device's memory: one has its value, and a run reads it and writes the other. */
@@ -72,8 +74,11 @@ HYP_NODISCARD hyp_status hyp_context_evaluate(hyp_context *c, const hyp_tensor *
 
 /* outputs.c. Memory of the context's for a tensor, which only grows. */
 HYP_NODISCARD hyp_status hyp_want_own(hyp_own_output *own, size_t bytes, hyp_diag *diag);
-/* Takes memory for the outputs of a shape that are cut when a run ends. */
-HYP_NODISCARD hyp_status hyp_reserve_outputs(hyp_context *c, const hyp_shape *s, hyp_diag *diag);
+/* In two halves, for a shape that may be refused yet: what it would be, and whether it is to be that. */
+HYP_NODISCARD hyp_status hyp_grow_own(hyp_own_output *own, size_t bytes, hyp_diag *diag);
+void hyp_settle_own(hyp_own_output *own, bool keep);
+/* Grows memory for the outputs of a shape that are cut when a run ends. */
+HYP_NODISCARD hyp_status hyp_grow_outputs(hyp_context *c, const hyp_shape *s, hyp_diag *diag);
 /* Where a run of the current shape puts the outputs, which are matched in c->output_order: the memory that the caller
  * gives or, where that is none, or too little for what the data may say, the context's. */
 HYP_NODISCARD hyp_status hyp_take_outputs(hyp_context *c, const hyp_tensor *outputs, hyp_diag *diag);

@@ -5,21 +5,34 @@
 #include "base/mem.h"
 #include "runtime/core/buckets.h"
 
-hyp_status hyp_want_own(hyp_own_output *own, size_t bytes, hyp_diag *diag)
+hyp_status hyp_grow_own(hyp_own_output *own, size_t bytes, hyp_diag *diag)
 {
     enum { ALIGN = 64 };
     if (own->data && own->bytes >= bytes) return HYP_OK;
-    void *data = hyp_aligned_alloc(ALIGN, bytes ? bytes : 1);
-    if (!data) return hyp_fail_memory(diag, bytes);
-    hyp_aligned_free(own->data);
-    *own = (hyp_own_output){data, bytes};
+    own->grown = hyp_aligned_alloc(ALIGN, bytes ? bytes : 1);
+    own->grown_bytes = bytes;
+    return own->grown ? HYP_OK : hyp_fail_memory(diag, bytes);
+}
+
+void hyp_settle_own(hyp_own_output *own, bool keep)
+{
+    if (!own->grown) return;
+    hyp_aligned_free(keep ? own->data : own->grown);
+    *own = keep ? (hyp_own_output){.data = own->grown, .bytes = own->grown_bytes}
+                : (hyp_own_output){.data = own->data, .bytes = own->bytes};
+}
+
+hyp_status hyp_want_own(hyp_own_output *own, size_t bytes, hyp_diag *diag)
+{
+    HYP_TRY(hyp_grow_own(own, bytes, diag));
+    hyp_settle_own(own, true);
     return HYP_OK;
 }
 
-hyp_status hyp_reserve_outputs(hyp_context *c, const hyp_shape *s, hyp_diag *diag)
+hyp_status hyp_grow_outputs(hyp_context *c, const hyp_shape *s, hyp_diag *diag)
 {
     for (size_t i = 0; i < c->engine->outputs.count; i++)
-        if (c->engine->outputs.items[i].size) HYP_TRY(hyp_want_own(&c->own[i], s->output_bytes[i], diag));
+        if (c->engine->outputs.items[i].size) HYP_TRY(hyp_grow_own(&c->own[i], s->output_bytes[i], diag));
     return HYP_OK;
 }
 
