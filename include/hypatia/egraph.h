@@ -335,8 +335,8 @@ typedef struct hyp_near_miss {
 typedef hyp_status (*hyp_near_fn)(const hyp_near_miss *near, void *user, hyp_diag *diag);
 /* Tells of a rule, enabled or not, in a rebuilt e-graph: at most `limit` matches with what the rest of the rule says to
  * them, or, where there is no match, the one that got furthest, if any begins. `focus` are classes of which the match,
- * or the place where it fails, must have one; focus_count 0: any. Looks at some two million e-nodes at most. May add
- * e-nodes: literals of conditions and right sides. */
+ * or the place where it fails, must have one; focus_count 0: any. Tries some two million e-nodes and places of left
+ * sides at most. May add e-nodes: literals of conditions and right sides. */
 HYP_API HYP_NODISCARD hyp_status hyp_ruleset_near_misses(hyp_ruleset *rules, size_t rule, const hyp_class_id *focus,
                                                          size_t focus_count, size_t limit, hyp_near_fn fn, void *user,
                                                          hyp_diag *diag);

@@ -201,6 +201,53 @@ static void roots_of_a_multi_pattern_are_searched_together(void **state)
     hyp_egraph_destroy(eg);
 }
 
+static void a_second_root_that_is_nowhere_is_told_within_the_focus(void **state)
+{
+    (void)state;
+    hyp_egraph *eg = new_graph(false, NULL);
+    hyp_class_id a = term(eg, "a");
+    term(eg, "(lin a)");
+    hyp_class_id other = term(eg, "(f (f b))");
+    hyp_ruleset *rules =
+        rules_of(eg, "(rule merge (multi (?p = (lin ?x)) (?q = (con ?y))) => (union ?p (get 0 (both ?y))))");
+    told t = ask(rules, eg, NULL);
+    assert_int_equal(t.kind, HYP_NEAR_OPERATOR);
+    assert_string_equal(t.premise, "(con ?y)");
+    assert_int_equal(t.matched, 1);
+    assert_int_equal(t.at, a); /* the first class */
+    t = ask(rules, eg, "(f (f b))");
+    assert_int_equal(t.kind, HYP_NEAR_OPERATOR);
+    assert_string_equal(t.premise, "(con ?y)");
+    assert_int_equal(t.at, other);
+    hyp_ruleset_destroy(rules);
+    hyp_egraph_destroy(eg);
+}
+
+/* Half a million pairs of roots, of which the last one is the match, and as many classes again that begin no second one. */
+static void second_roots_are_tried_where_they_can_begin(void **state)
+{
+    (void)state;
+    hyp_egraph *eg = new_graph(false, NULL);
+    char text[64];
+    for (int i = 0; i < 700; i++) {
+        snprintf(text, sizeof text, "(lin x%d)", i);
+        term(eg, text);
+        snprintf(text, sizeof text, "(con y%d)", i);
+        term(eg, text);
+        snprintf(text, sizeof text, "(f (f z%d))", i);
+        term(eg, text);
+    }
+    hyp_ruleset *rules =
+        rules_of(eg, "(rule merge (multi (?p = (lin ?x)) (?q = (con ?x))) => (union ?p (get 0 (both ?x))))");
+    assert_int_equal(ask(rules, eg, NULL).kind, HYP_NEAR_VARIABLE);
+    term(eg, "(con x699)");
+    told t = ask(rules, eg, NULL);
+    assert_int_equal(t.kind, HYP_NEAR_PENDING);
+    assert_int_equal(t.x_class, term(eg, "x699"));
+    hyp_ruleset_destroy(rules);
+    hyp_egraph_destroy(eg);
+}
+
 static void sequences_match_any_number_of_children(void **state)
 {
     (void)state;
@@ -239,6 +286,8 @@ int main(void)
         cmocka_unit_test(the_smallest_false_part_of_a_condition_is_named),
         cmocka_unit_test(a_rule_that_was_applied_says_so),
         cmocka_unit_test(roots_of_a_multi_pattern_are_searched_together),
+        cmocka_unit_test(a_second_root_that_is_nowhere_is_told_within_the_focus),
+        cmocka_unit_test(second_roots_are_tried_where_they_can_begin),
         cmocka_unit_test(sequences_match_any_number_of_children),
         cmocka_unit_test(a_rule_that_is_not_there_is_an_error),
     };

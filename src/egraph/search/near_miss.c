@@ -7,7 +7,7 @@
 #include "base/sexpr.h"
 #include "egraph/rules/rule.h"
 
-enum { BUDGET = 2000000 }; /* e-nodes that are tried */
+enum { BUDGET = 2000000 }; /* e-nodes, and classes for roots, that are tried */
 
 typedef struct goal {
     const hyp_pat *pat, *inside; /* `inside`: the e-node pattern that it is a child of, NULL for a root */
@@ -21,6 +21,12 @@ typedef struct miss {
     uint32_t *match; /* as it was */
 } miss;
 
+/* The classes that a root without a known one is tried in. */
+typedef struct places {
+    uint32_t *classes;
+    size_t count;
+} places;
+
 typedef struct search {
     hyp_egraph *eg;
     hyp_ruleset *rules;
@@ -30,6 +36,7 @@ typedef struct search {
     size_t limit, budget;
     uint32_t words, roots; /* of a match; roots that have been begun */
     uint32_t *match;       /* registers, HYP_NONE where nothing is bound; then rows */
+    places *places;        /* by root; classes NULL: not looked for yet */
     HYP_VEC(goal) goals;
     HYP_VEC(uint32_t) found; /* matches, `words` each */
     uint32_t root, matched, touched; /* of the match under way; e-nodes of it, and those in a class of the focus */
@@ -59,6 +66,7 @@ static hyp_status note_match(search *s)
     HYP_TRY(hyp_vec_reserve(&s->found, s->found.len + s->words, s->diag));
     memcpy(s->found.data + s->found.len, s->match, s->words * sizeof *s->match);
     s->found.len += s->words;
+    if (s->found.len >= s->limit * s->words) s->budget = 0; /* nothing that is found from here on is told */
     return HYP_OK;
 }
 
@@ -120,20 +128,48 @@ static hyp_status try_class(search *s, size_t i, goal g)
     return status;
 }
 
+static hyp_status has_fitting(search *s, const hyp_pat *pat, uint32_t c, bool *out)
+{
+    size_t count;
+    const hyp_enode_id *nodes = hyp_egraph_class_nodes(s->eg, c, &count);
+    if (!nodes) return hyp_fail_memory(s->diag, 0);
+    *out = pat->kind == HYP_PAT_VAR;
+    for (size_t k = 0; k < count && !*out; k++) *out = hyp_pat_fits(s->eg, pat, s->eg->rows[nodes[k]].op);
+    return HYP_OK;
+}
+
+/* Where a root can begin, and where it is told that it cannot: in the first class that does not fit, and in those of the
+ * focus. In other classes it need not be tried for each match of the roots before it. */
+static hyp_status find_places(search *s, const hyp_pat *pat, places *p)
+{
+    bool told = false;
+    p->classes = hyp_arena_alloc(&s->arena, (s->eg->row_count + 1) * sizeof *p->classes);
+    if (!p->classes) return hyp_fail_memory(s->diag, s->eg->row_count * sizeof *p->classes);
+    for (uint32_t c = 0; c < s->eg->row_count; c++) {
+        bool fits;
+        if (hyp_egraph_find(s->eg, c) != c) continue;
+        HYP_TRY(has_fitting(s, pat, c, &fits));
+        if (fits || !told || (s->focus && s->focus[c])) p->classes[p->count++] = c;
+        told |= !fits;
+    }
+    return HYP_OK;
+}
+
 /* The next root of a multi-pattern: its class is known, or it may be any. */
 static hyp_status next_root(search *s)
 {
     const hyp_pat *pat = &s->rule->left[s->roots];
     uint32_t known = s->match[pat->reg];
+    places one = {&known, 1}, *p = known == HYP_NONE ? &s->places[s->roots] : &one;
     size_t at = s->goals.len;
+    if (!p->classes) HYP_TRY(find_places(s, pat, p));
     s->roots++;
     HYP_TRY(push_goal(s, pat, NULL, known));
-    for (uint32_t c = known == HYP_NONE ? 0 : known; c < s->eg->row_count && s->budget; c++) {
-        if (hyp_egraph_find(s->eg, c) != c) continue;
-        s->goals.data[at].c = c;
-        if (at == 0) s->root = c;
+    for (size_t i = 0; i < p->count && s->budget; i++) {
+        s->budget--;
+        s->goals.data[at].c = p->classes[i];
+        if (at == 0) s->root = p->classes[i];
         HYP_TRY(meet(s, at));
-        if (known != HYP_NONE) break;
     }
     s->goals.len = at;
     s->roots--;
@@ -315,6 +351,8 @@ static hyp_status run(search *s, const hyp_class_id *focus, size_t focus_count)
     s->match = hyp_arena_alloc(&s->arena, s->words * sizeof *s->match);
     if (!s->match) return hyp_fail_memory(s->diag, s->words * sizeof *s->match);
     memset(s->match, 0xff, s->words * sizeof *s->match); /* HYP_NONE */
+    s->places = hyp_arena_zalloc(&s->arena, s->rule->left_count, sizeof *s->places);
+    if (!s->places) return hyp_fail_memory(s->diag, s->rule->left_count * sizeof *s->places);
     if (focus_count) {
         uint8_t *marks = hyp_arena_zalloc(&s->arena, s->eg->row_count, 1);
         if (!marks) return hyp_fail_memory(s->diag, s->eg->row_count);
