@@ -650,37 +650,68 @@ static int64_t batch_of(const queued_product &q)
     return get<int32_t>(q.d_at.set, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, 1);
 }
 
+// op(A) or op(B) of one of the batch as doubles.
+struct operand {
+    const layout &at;
+    const void *data;
+    int64_t outer, inner, outer_step, inner_step; // counts, then distances in elements
+
+    void read_all(int64_t offset, std::vector<double> &out) const
+    {
+        out.resize((size_t)(outer * inner));
+        for (int64_t i = 0; i < outer; i++)
+            for (int64_t j = 0; j < inner; j++)
+                out[(size_t)(i * inner + j)] = read(at.type, data, offset + i * outer_step + j * inner_step);
+    }
+    // Whoever writes over what he multiplies has it wrong on a GPU.
+    void must_still_be(int64_t offset, const std::vector<double> &before) const
+    {
+        std::vector<double> now;
+        read_all(offset, now);
+        if (memcmp(now.data(), before.data(), now.size() * sizeof(double)) != 0) give_up("a product writes over its operand");
+    }
+};
+
 static void multiply(const queued_product &q)
 {
     const layout *la = &q.a_at, *lb = &q.b_at, *ld = &q.d_at;
     bool ta = get<int32_t>(q.p.set, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_N) == CUBLAS_OP_T;
     bool tb = get<int32_t>(q.p.set, CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N) == CUBLAS_OP_T;
-    cublasLtEpilogue_t epilogue = epilogue_of(&q.p);
+    const finisher finish(q.p, q.d_at);
     const void *bias = (const void *)get<uint64_t>(q.p.set, CUBLASLT_MATMUL_DESC_BIAS_POINTER, 0);
-    int64_t batch = batch_of(q), done = 0;
-    std::vector<double> sums((size_t)ld->rows);
+    int64_t batch = batch_of(q), done = 0, rows = ld->rows;
+    int64_t k = ta ? la->rows : la->columns;
+    operand a = {*la, q.a, k, rows, ta ? 1 : la->ld, ta ? la->ld : 1};
+    operand b = {*lb, q.b, ld->columns, k, tb ? 1 : lb->ld, tb ? lb->ld : 1};
+    std::vector<double> sums((size_t)rows), products, of_a, of_b;
     runs[q.algorithm]++;
-    epilogues[epilogue]++;
-    nanoseconds += nanoseconds_of(q.algorithm, epilogue, q.d);
-    for (int64_t at = 0; at < batch; at++)
-        for (int64_t column = 0; column < ld->columns; column++)
-            for (int64_t row = 0; row < ld->rows; row++) {
-                double sum = 0;
-                for (int64_t j = 0; j < (ta ? la->rows : la->columns); j++)
-                    sum += read(la->type, q.a, at * q.step[0] + (ta ? row * la->ld + j : j * la->ld + row)) *
-                           read(lb->type, q.b, at * q.step[1] + (tb ? j * lb->ld + column : column * lb->ld + j));
-                sum *= q.alpha;
+    epilogues[finish.epilogue]++;
+    nanoseconds += nanoseconds_of(q.algorithm, finish.epilogue, q.d);
+    for (int64_t at = 0; at < batch; at++) {
+        a.read_all(at * q.step[0], of_a);
+        b.read_all(at * q.step[1], of_b);
+        for (int64_t column = 0; column < ld->columns; column++) {
+            products.assign((size_t)rows, 0);
+            const double *x = of_a.data(), *y = of_b.data() + column * k;
+            for (int64_t j = 0; j < k; j++, x += rows)
+                for (int64_t row = 0; row < rows; row++) products[(size_t)row] += x[row] * y[j];
+            for (int64_t row = 0; row < rows; row++) {
+                double sum = products[(size_t)row] * q.alpha;
                 int64_t result = at * q.step[2] + column * ld->ld + row;
                 if (q.beta != 0) sum += q.beta * read(ld->type, q.c, result);
-                if (epilogue & CUBLASLT_EPILOGUE_BIAS) sum += read(ld->type, bias, row);
-                bool wrong = q.algorithm == WRONG && row + 1 == ld->rows && column + 1 == ld->columns;
-                sum = finish(q.p, q.d_at, row, column, sum) + (wrong ? 1000 : 0);
+                if (finish.epilogue & CUBLASLT_EPILOGUE_BIAS) sum += read(ld->type, bias, row);
+                bool wrong = q.algorithm == WRONG && row + 1 == rows && column + 1 == ld->columns;
+                sum = finish.result(row, column, sum) + (wrong ? 1000 : 0);
                 sums[(size_t)row] += sum;
                 if (q.workspace)
                     memcpy(q.workspace + done++, &sum, sizeof sum);
                 else
                     write(ld->type, q.d, result, sum);
             }
+        }
+        a.must_still_be(at * q.step[0], of_a);
+        b.must_still_be(at * q.step[1], of_b);
+    }
     sum_bias(q, sums);
 }
 

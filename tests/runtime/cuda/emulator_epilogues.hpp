@@ -34,21 +34,34 @@ static double gelu_slope(double v)
     return 0.5 * (1 + t) + 0.5 * v * (1 - t * t) * c * (1 + 3 * 0.044715 * v * v);
 }
 
-// A result of D after the epilogue, which may write or read its auxiliary.
-static double finish(const product &p, const layout &d, int64_t row, int64_t column, double v)
-{
-    cublasLtEpilogue_t e = epilogue_of(&p);
-    void *aux = (void *)get<uint64_t>(p.set, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, 0);
-    int64_t at = column * get<int64_t>(p.set, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 0) + row;
-    uint8_t *byte = (uint8_t *)aux + at / 8, bit = (uint8_t)(1 << at % 8);
-    if (e & WITH_DRELU) return *byte & bit ? v : 0;
-    if (e & WITH_DGELU) return v * gelu_slope(read(d.type, aux, at));
-    if ((e & WITH_AUX) && (e & WITH_RELU)) *byte = (uint8_t)(v >= 0 ? *byte | bit : *byte & ~bit);
-    if ((e & WITH_AUX) && (e & WITH_GELU)) write(d.type, aux, at, v);
-    if (e & WITH_RELU) return v < 0 ? 0 : v;
-    if (e & WITH_GELU) return activation(HYP_PW_GELU_TANH, v);
-    return v;
-}
+// What becomes of the results of a product. Attributes are looked up once.
+struct finisher {
+    cublasLtEpilogue_t epilogue;
+    cudaDataType type;
+    void *aux;
+    int64_t aux_ld;
+
+    finisher(const product &p, const layout &d)
+        : epilogue(epilogue_of(&p)), type(d.type),
+          aux((void *)get<uint64_t>(p.set, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, 0)),
+          aux_ld(get<int64_t>(p.set, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, 0))
+    {
+    }
+
+    // A result of D after the epilogue, which may write or read its auxiliary.
+    double result(int64_t row, int64_t column, double v) const
+    {
+        int64_t at = column * aux_ld + row;
+        uint8_t *byte = (uint8_t *)aux + at / 8, bit = (uint8_t)(1 << at % 8);
+        if (epilogue & WITH_DRELU) return *byte & bit ? v : 0;
+        if (epilogue & WITH_DGELU) return v * gelu_slope(read(type, aux, at));
+        if ((epilogue & WITH_AUX) && (epilogue & WITH_RELU)) *byte = (uint8_t)(v >= 0 ? *byte | bit : *byte & ~bit);
+        if ((epilogue & WITH_AUX) && (epilogue & WITH_GELU)) write(type, aux, at, v);
+        if (epilogue & WITH_RELU) return v < 0 ? 0 : v;
+        if (epilogue & WITH_GELU) return activation(HYP_PW_GELU_TANH, v);
+        return v;
+    }
+};
 
 // The gradient of a bias: sums of results, of rows of op(A), or of columns of op(B).
 static void sum_bias(const queued_product &q, const std::vector<double> &sums)
