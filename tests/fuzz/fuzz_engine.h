@@ -10,6 +10,7 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
 
 extern uint64_t fuzz_opened;             /* plans that loaded */
 extern uint64_t fuzz_prepared, fuzz_ran; /* sets of shapes */
+extern uint64_t fuzz_rounded;            /* of those that ran: with sizes rounded up */
 extern uint64_t fuzz_updated;            /* plans whose weights were replaced */
 
 #endif

@@ -290,6 +290,34 @@ static void change_program(hyp_random *r, HypPlan__Program *p)
     if (f) change_message(r, &p->base, f);
 }
 
+static void add_text(size_t *count, char ***list, const char *text)
+{
+    *list = realloc(*list, (*count + 1) * sizeof **list);
+    if (!*list) abort();
+    (*list)[(*count)++] = strdup(text);
+}
+
+/* A fixed size of an input becomes one that the caller decides, so that all that was proved of it is to be proved again for
+ * each size, and sizes can be rounded up where steps stand that random graphs do not have. */
+static void make_symbolic(hyp_random *r, HypPlan__Program *p)
+{
+    enum { MOST = 4 };
+    if (!p->n_inputs || p->n_symbols >= MOST) return;
+    uint32_t input = p->inputs[below(r, p->n_inputs)];
+    const HypPlan__Tensor *t = input < p->n_tensors ? p->tensors[input] : NULL;
+    uint32_t at = t && t->n_dims ? t->dims[below(r, t->n_dims)] : UINT32_MAX;
+    if (at >= p->n_dims || p->dims[at]->kind != HYP_PLAN__DIM__KIND__CONST) return;
+    if (p->n_padding == p->n_symbols) add_text(&p->n_padding, &p->padding, "");
+    if (p->n_typical_sizes) {
+        p->typical_sizes = realloc(p->typical_sizes, (p->n_typical_sizes + 1) * sizeof *p->typical_sizes);
+        if (!p->typical_sizes) abort();
+        p->typical_sizes[p->n_typical_sizes++] = p->dims[at]->value;
+    }
+    p->dims[at]->kind = HYP_PLAN__DIM__KIND__SYMBOL;
+    p->dims[at]->value = (int64_t)p->n_symbols;
+    add_text(&p->n_symbols, &p->symbols, (const char *[MOST]){"s0", "s1", "s2", "s3"}[p->n_symbols]);
+}
+
 /* Says that runs may be padded along whatever there is. */
 static void claim_padding(HypPlan__Program *p)
 {
@@ -338,6 +366,7 @@ uint8_t *mutate_plan(const uint8_t *plan, size_t size, hyp_random *random, size_
     HypPlan__Program *p = hyp_plan__program__unpack(NULL, program, plan + HYP_PLAN_HEADER);
     if (!p) return NULL;
     for (uint64_t changes = 1 + below(random, 4); changes > 0; changes--) change_program(random, p);
+    if (chance(random, 20)) make_symbolic(random, p);
     if (chance(random, 25)) claim_padding(p);
     place_weights(p);
     uint8_t *mutant = seal_plan(p, plan + (had ? weights : 0), had, out_size);

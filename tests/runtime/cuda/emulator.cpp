@@ -404,7 +404,12 @@ static void launch(const entry *kernel, unsigned grid_x, unsigned block_x, unsig
     launches++;
     if (strcmp(kernel->name, "prefetch") == 0) {
         const hyp_cuda_prefetch *sent = (const hyp_cuda_prefetch *)args.data();
-        for (uint32_t i = 0; i < sent->count; i++) sent_ahead += sent->bytes[i];
+        for (uint32_t i = 0; i < sent->count; i++) {
+            auto block = memory.upper_bound(sent->at[i]);
+            if (block == memory.begin() || (--block)->first + block->second < sent->at[i] + sent->bytes[i])
+                give_up("bytes are sent for that nobody has taken");
+            sent_ahead += sent->bytes[i];
+        }
     }
     if (kernel->generated) {
         bool tuned = strcmp(kernel->name, "pointwise") == 0;
