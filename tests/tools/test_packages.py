@@ -22,9 +22,9 @@ def run(*command, **more):
     return done.stdout
 
 
-def make(folder, **environment):
+def make(folder, *options, **environment):
     """The packages by their names."""
-    run(os.path.join(ROOT, "scripts/package.sh"), "--build", BUILD, "--out", folder, env={**os.environ, "SOURCE_DATE_EPOCH": "1750000000", **environment})
+    run(os.path.join(ROOT, "scripts/package.sh"), "--build", BUILD, "--out", folder, *options, env={**os.environ, "SOURCE_DATE_EPOCH": "1750000000", **environment})
     made = {os.path.basename(path).split("_")[0]: path for path in glob.glob(folder + "/*.deb")}
     assert sorted(made) == NAMES, sorted(made)
     return made
@@ -125,7 +125,7 @@ def main():
         held = check_contents(made)
         print("README's program: " + ", ".join(check_use(made, folder)))
         os.umask(0o077)
-        again = make(folder + "/two", TZ="Asia/Tokyo", LC_ALL="C")
+        again = make(folder + "/two", "--unchecked", TZ="Asia/Tokyo", LC_ALL="C")
         for name, path in made.items():
             with open(path, "rb") as one, open(again[name], "rb") as two:
                 assert one.read() == two.read(), f"{name}: two packages of the same files differ"

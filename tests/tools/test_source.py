@@ -11,7 +11,9 @@ import tarfile
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-OPTIONS = ["-DCMAKE_BUILD_TYPE=Release", "-DHYPATIA_COMPILER=OFF", "-DHYPATIA_ONEDNN=OFF", "-DHYPATIA_CUDA=OFF", "-DBUILD_TESTING=OFF"]
+# Little is optimized: it is built twice, and names of folders come into libraries by other ways.
+OPTIONS = ["-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_C_FLAGS_RELEASE=-O1 -DNDEBUG", "-DHYPATIA_COMPILER=OFF", "-DHYPATIA_ONEDNN=OFF",
+           "-DHYPATIA_CUDA=OFF", "-DBUILD_TESTING=OFF"]
 LIBRARIES = ["libhypatia-rt.so.0", "libhypatia-rt.a"]
 
 
