@@ -50,7 +50,7 @@ static hyp_status check_table(hyp_egraph *eg, hyp_diag *diag)
         if (found != i) return broken(diag, "two e-nodes are congruent", i);
     }
     for (size_t i = 0; i < eg->slot_count; i++) {
-        uint32_t row = eg->slots[i].row;
+        uint32_t row = hyp_table_row(eg, i);
         if (row == HYP_NONE) continue;
         used++;
         current += !hyp_row_dead(eg, row) && eg->slots[i].tag == hyp_table_hash_row(eg, row);

@@ -19,14 +19,34 @@ static hyp_status touch(hyp_egraph *eg, uint32_t row, hyp_diag *diag)
     return HYP_OK;
 }
 
-/* ---- keys --------------------------------------------------------------------------------------- */
+/* ---- through all rows ---------------------------------------------------------------------------- */
 
-static bool names_moved(const hyp_egraph *eg, const uint32_t *kids, uint32_t n)
+static bool names_marked(const uint64_t *bits, const uint32_t *kids, uint32_t n)
 {
     for (uint32_t j = 0; j < n; j++)
-        if (hyp_moved(eg, kids[j])) return true;
+        if (hyp_eg_marked(bits, kids[j])) return true;
     return false;
 }
+
+/* The first row of [row, last) with a child, or with `homes` in a class, that is marked in `bits`; `last` if there is none.
+ * A dead row may be met. */
+static inline uint32_t next_marked(hyp_egraph *eg, const uint64_t *bits, bool homes, uint32_t row, uint32_t last)
+{
+    for (; row < last && eg->pool_len; row++) {
+        uint32_t n;
+        const uint32_t *kids = hyp_row_kids(eg, row, &n);
+        if ((homes && hyp_eg_marked(bits, eg->rows[row].home)) || names_marked(bits, kids, n)) return row;
+    }
+    for (const hyp_row *rows = eg->rows; row < last; row++) { /* no row has more than two children: many times as fast */
+        const hyp_row *r = &rows[row];
+        if (homes && hyp_eg_marked(bits, r->home)) return row;
+        if (r->kid[0] == HYP_NONE) continue;
+        if (hyp_eg_marked(bits, r->kid[0]) || (r->kid[1] != HYP_NONE && hyp_eg_marked(bits, r->kid[1]))) return row;
+    }
+    return last;
+}
+
+/* ---- keys --------------------------------------------------------------------------------------- */
 
 /* Room for what rekey does to one row. */
 static hyp_status reserve_rekey(hyp_egraph *eg, hyp_diag *diag)
@@ -44,7 +64,7 @@ static void rekey(hyp_egraph *eg, uint32_t row)
     for (uint32_t j = 0; j < n; j++) kids[j] = hyp_eg_now(eg, kids[j]);
     uint32_t hash = hyp_table_hash(op, kids, n);
     size_t i = hyp_table_probe_other(eg, hash, op, kids, n, row);
-    uint32_t other = eg->slots[i].row;
+    uint32_t other = hyp_table_row(eg, i);
     if (eg->explain && n <= 2) {
         if (other < row) /* it dies: what it was given can stay in it */
             memcpy(kids, was, sizeof was);
@@ -52,12 +72,12 @@ static void rekey(hyp_egraph *eg, uint32_t row)
             hyp_proof_keep_given(eg, row, was);
     }
     if (other == HYP_NONE) {
-        eg->slots[i] = (hyp_slot){hash, row};
+        eg->slots[i] = (hyp_slot){hash, ~row};
         eg->slot_used++;
         return;
     }
     uint32_t kept = other < row ? other : row, gone = other < row ? row : other;
-    eg->slots[i].row = kept;
+    eg->slots[i].not_row = ~kept;
     eg->rows[gone].op |= HYP_ROW_DEAD;
     eg->ops.data[op].live--;
     eg->live_count--;
@@ -87,9 +107,8 @@ static hyp_status settle(failure *f, hyp_status status, const hyp_diag *said, hy
 
 /* Joins a fact into that of a class. Room to note a change is taken before, because afterwards it could not be seen to
  * change again. */
-static hyp_status join_facts(hyp_egraph *eg, uint32_t root, const void *from, failure *f, hyp_diag *diag)
+static hyp_status merge_facts(hyp_egraph *eg, uint32_t root, const void *from, failure *f, hyp_diag *diag)
 {
-    if (!eg->analysis.merge || hyp_same_fact(eg, hyp_fact(eg, root), from)) return HYP_OK;
     HYP_TRY(hyp_eg_reserve(eg, &eg->changed, eg->changed.len + 1, diag));
     HYP_TRY(hyp_eg_reserve(eg, &eg->modify, eg->modify.len + 1, diag));
     bool changed = false;
@@ -100,10 +119,17 @@ static hyp_status join_facts(hyp_egraph *eg, uint32_t root, const void *from, fa
     hyp_eg_end_reading(eg, outer);
     if (status == HYP_OK && changed) {
         eg->version++;
-        if (eg->analysis.make && !eg->told[root]) eg->changed.data[eg->changed.len++] = root, eg->told[root] = 1;
+        if (eg->analysis.make && !hyp_eg_marked(eg->told, root)) eg->changed.data[eg->changed.len++] = root;
+        if (eg->analysis.make) hyp_eg_mark(eg->told, root, true);
         if (eg->analysis.modify) eg->modify.data[eg->modify.len++] = root;
     }
     return settle(f, status, &said, diag);
+}
+
+static inline hyp_status join_facts(hyp_egraph *eg, uint32_t root, const void *from, failure *f, hyp_diag *diag)
+{
+    if (!eg->analysis.merge || hyp_same_fact(eg, hyp_fact(eg, root), from)) return HYP_OK;
+    return merge_facts(eg, root, from, f, diag);
 }
 
 /* Tells classes what the e-nodes say that were made as members of them. */
@@ -125,7 +151,8 @@ static bool is_outdated(hyp_egraph *eg, uint32_t row)
     for (uint32_t j = 0; j < n && eg->analysis.make; j++) {
         uint32_t kid = kids[j];
         if (!hyp_moved(eg, kid)) continue;
-        if (eg->told[kid] || !hyp_same_fact(eg, hyp_fact(eg, kid), hyp_fact(eg, hyp_eg_find(eg, kid)))) return true;
+        if (hyp_eg_marked(eg->told, kid)) return true;
+        if (!hyp_same_fact(eg, hyp_fact(eg, kid), hyp_fact(eg, hyp_eg_find(eg, kid)))) return true;
     }
     return false;
 }
@@ -155,17 +182,11 @@ static hyp_status remake(hyp_egraph *eg, uint32_t row, failure *f, hyp_diag *dia
 /* Sweeps over the rows for those that use a class whose fact changed. */
 static hyp_status sweep_for_users(hyp_egraph *eg, hyp_diag *diag)
 {
+    uint32_t last = (uint32_t)eg->row_count, row = next_marked(eg, eg->told, false, 0, last);
     eg->index.sweeps++;
-    for (uint32_t row = 0; row < eg->row_count; row++) {
-        uint32_t n;
-        const uint32_t *kids = hyp_row_kids(eg, row, &n);
-        for (uint32_t j = 0; j < n; j++) {
-            if (!eg->told[kids[j]]) continue;
-            HYP_TRY(push_remake(eg, row, diag));
-            break;
-        }
-    }
-    while (eg->changed.len) eg->told[eg->changed.data[--eg->changed.len]] = 0;
+    for (; row < last; row = next_marked(eg, eg->told, false, row + 1, last))
+        if (!hyp_row_dead(eg, row)) HYP_TRY(push_remake(eg, row, diag));
+    while (eg->changed.len) hyp_eg_mark(eg->told, eg->changed.data[--eg->changed.len], false);
     return HYP_OK;
 }
 
@@ -179,7 +200,7 @@ static hyp_status note_users(hyp_egraph *eg, hyp_diag *diag)
         for (hyp_cursor at = hyp_uses_of(eg, c); (slot = hyp_next_use(eg, &at)) != HYP_NONE;)
             HYP_TRY(push_remake(eg, hyp_slot_row(eg, slot), diag));
         eg->changed.len--;
-        eg->told[c] = 0;
+        hyp_eg_mark(eg->told, c, false);
     }
     return HYP_OK;
 }
@@ -198,49 +219,27 @@ static hyp_status remake_facts(hyp_egraph *eg, failure *f, hyp_diag *diag)
 
 /* ---- much has changed: go through all rows -------------------------------------------------------- */
 
-static inline uint64_t bit_of(const uint64_t *bits, uint32_t i) { return bits[i >> 6] >> (i & 63); }
-
-/* The first row of [row, last) that may have to be brought up to date, `last` if none has to. With `narrow`, no row has more
- * than two children. */
-static inline uint32_t next_outdated(hyp_egraph *eg, uint32_t row, uint32_t last, bool narrow)
-{
-    const uint64_t *moved = eg->moved;
-    const hyp_row *rows = eg->rows;
-    for (; row < last; row++) {
-        const hyp_row *r = &rows[row];
-        uint32_t home = r->home, a = r->kid[0], b = r->kid[1], n;
-        if (narrow) { /* HYP_NONE stands where there is no child; a dead row may be met */
-            uint64_t bits = bit_of(moved, a != HYP_NONE ? a : home) | bit_of(moved, b != HYP_NONE ? b : home);
-            if ((bits | bit_of(moved, home)) & 1) return row;
-            continue;
-        }
-        const uint32_t *kids = hyp_row_kids(eg, row, &n);
-        if (hyp_moved(eg, home) || names_moved(eg, kids, n)) return row;
-    }
-    return last;
-}
-
 /* Has the slot brought near that a row of at most two children will ask for. */
 static inline void ask_slot(hyp_egraph *eg, const hyp_row *r)
 {
     uint32_t n = eg->ops.data[r->op].arity;
     if (n > 2) return;
     uint32_t now[2] = {hyp_eg_now(eg, r->kid[0]), n > 1 ? hyp_eg_now(eg, r->kid[1]) : HYP_NONE};
-    __builtin_prefetch(&eg->slots[hyp_table_hash(r->op, now, n) & (eg->slot_count - 1)], 1);
+    __builtin_prefetch(&eg->slots[hyp_table_home(eg, hyp_table_hash(r->op, now, n))], 1);
 }
 
 /* Brings the rows of [first, *end) up to date that name a moved class, and after a union of its own all that follow.
  * Children are mostly older than what uses them, so one sweep in order of age repairs most of what its own unions break:
  * rows from the new *end on were looked at after the last of them. Rows are met some time after their slots were asked
  * for. */
-static inline hyp_status sweep_once(hyp_egraph *eg, uint32_t first, uint32_t *end, bool narrow, hyp_diag *diag)
+static hyp_status sweep_once(hyp_egraph *eg, uint32_t first, uint32_t *end, hyp_diag *diag)
 {
     enum { AHEAD = 16 };
     uint32_t waiting[AHEAD], last = *end, n;
     size_t count = 0, done = 0;
     *end = 0;
-    for (uint32_t row = next_outdated(eg, first, last, narrow); row < last || done < count;
-         row = next_outdated(eg, row, last, narrow)) {
+    for (uint32_t row = next_marked(eg, eg->moved, true, first, last); row < last || done < count;
+         row = next_marked(eg, eg->moved, true, row, last)) {
         if (row < last) {
             hyp_row *r = &eg->rows[row++];
             if (r->op & HYP_ROW_DEAD) continue;
@@ -249,7 +248,7 @@ static inline hyp_status sweep_once(hyp_egraph *eg, uint32_t first, uint32_t *en
                 r->home = hyp_eg_find(eg, r->home);
             }
             const uint32_t *kids = hyp_row_kids(eg, row - 1, &n);
-            if (!names_moved(eg, kids, n)) continue;
+            if (!names_marked(eg->moved, kids, n)) continue;
             ask_slot(eg, r);
             waiting[count++ % AHEAD] = row - 1;
             if (count - done < AHEAD) continue;
@@ -287,7 +286,7 @@ static hyp_status sweep(hyp_egraph *eg, failure *f, hyp_diag *diag)
     for (size_t before = 0; before < eg->pending.len;) {
         uint32_t first = first_to_sweep(eg, before);
         before = eg->pending.len;
-        HYP_TRY(eg->pool_len ? sweep_once(eg, first, &end, false, diag) : sweep_once(eg, first, &end, true, diag));
+        HYP_TRY(sweep_once(eg, first, &end, diag));
     }
     for (size_t i = 0; i < eg->pending.len && eg->analysis.merge; i++) {
         uint32_t loser = eg->pending.data[i];
@@ -369,28 +368,34 @@ static hyp_status move_uses(hyp_egraph *eg, uint32_t loser, size_t *named, hyp_d
     return HYP_OK;
 }
 
-/* Shows new and changed classes to the analysis. What a limit cut stays for the next rebuild. */
+/* Shows the class of a row to the analysis. *out_cut: a limit does not allow it. */
+static hyp_status show_class(hyp_egraph *eg, uint32_t row, failure *f, bool *out_cut, hyp_diag *diag)
+{
+    hyp_diag said;
+    said.message[0] = 0;
+    hyp_eg_view_release(eg);
+    hyp_status status = eg->analysis.modify(eg, hyp_eg_find(eg, row), eg->analysis.user, &said);
+    *out_cut = status == HYP_ERR_LIMIT && eg->limit_hit != HYP_STOP_SATURATED;
+    return *out_cut ? HYP_OK : settle(f, status, &said, diag);
+}
+
+/* Shows new classes and changed ones, and those that this makes. What a limit cut stays for the next rebuild. */
 static hyp_status show_classes(hyp_egraph *eg, failure *f, bool *out_cut, hyp_diag *diag)
 {
     enum { EVERY = 16 }; /* calls, after which it is asked whether to end */
-    hyp_diag said;
-    said.message[0] = 0;
-    for (size_t calls = 0; eg->modify_done < eg->modify.len; calls++) {
-        uint32_t c = hyp_eg_find(eg, eg->modify.data[eg->modify_done]);
+    size_t bound = eg->row_count;
+    for (size_t calls = 0; eg->shown < eg->row_count || eg->modify_done < eg->modify.len; calls++) {
         hyp_stop asked = eg->poll && calls % EVERY == 0 ? eg->poll(eg->poll_user) : HYP_STOP_SATURATED;
-        if (asked != HYP_STOP_SATURATED) {
+        *out_cut = asked != HYP_STOP_SATURATED;
+        if (*out_cut) {
             eg->limit_hit = asked;
-            *out_cut = true;
             return HYP_OK;
         }
-        hyp_eg_view_release(eg);
-        hyp_status status = eg->analysis.modify(eg, c, eg->analysis.user, &said);
-        if (status == HYP_ERR_LIMIT && eg->limit_hit != HYP_STOP_SATURATED) {
-            *out_cut = true;
-            return HYP_OK;
-        }
-        HYP_TRY(settle(f, status, &said, diag));
-        eg->modify_done++;
+        bool is_row = eg->shown < bound || eg->modify_done == eg->modify.len;
+        uint32_t c = is_row ? (uint32_t)eg->shown : eg->modify.data[eg->modify_done];
+        HYP_TRY(show_class(eg, c, f, out_cut, diag));
+        if (*out_cut) return HYP_OK;
+        *(is_row ? &eg->shown : &eg->modify_done) += 1;
     }
     eg->modify.len = eg->modify_done = 0;
     return HYP_OK;
@@ -450,7 +455,8 @@ hyp_status hyp_eg_rebuild(hyp_egraph *eg, hyp_diag *diag)
         status = close_congruence(eg, &f, diag);
         if (status == HYP_OK) status = remake_facts(eg, &f, diag);
         if (status != HYP_OK || eg->pending.len) continue;
-        if (cut || eg->modify.len == 0) break;
+        if (!eg->analysis.modify) eg->shown = eg->row_count;
+        if (cut || (eg->shown == eg->row_count && eg->modify.len == 0)) break;
         eg->rebuilding = false; /* what a callback adds is held against the limits */
         status = show_classes(eg, &f, &cut, diag);
         eg->rebuilding = true;

@@ -21,7 +21,7 @@
 #include "hypatia/egraph.h"
 
 #define HYP_ROW_DEAD 0x80000000u /* in hyp_row.op: congruent to an older row, out of every index */
-enum { HYP_ROW_ARRAYS = 7, HYP_POOL_ARRAYS = 3 };
+enum { HYP_ROW_ARRAYS = 6, HYP_POOL_ARRAYS = 3 };
 #define HYP_SLOT_POOL 0x80000000u
 #define HYP_ROW_LIMIT (UINT32_C(1) << 30) /* a child slot of a row is named by 31 bits */
 
@@ -47,8 +47,8 @@ typedef struct hyp_op {
 } hyp_op;
 
 typedef struct hyp_slot {
-    uint32_t tag; /* the whole hash; the home slot is tag & (slot_count-1) */
-    uint32_t row; /* HYP_NONE = empty. Stale if the row is dead or its hash is another by now */
+    uint32_t tag;     /* the whole hash, which says where the slot is at home: table.h */
+    uint32_t not_row; /* the complement of a row; 0 = empty. Stale if the row is dead or its hash is another by now */
 } hyp_slot;
 
 typedef struct hyp_callback {
@@ -114,7 +114,7 @@ struct hyp_egraph {
     size_t pool_len, pool_cap, pool_sizes[HYP_POOL_ARRAYS];
 
     hyp_slot *slots;   /* hash-cons of the live rows, keyed by operator and children as stored */
-    size_t slot_count; /* a power of two; at least 3 times the live rows, and twice those in use */
+    size_t slot_count; /* at least 3 times the live rows, and twice those in use */
     size_t slot_used;  /* not empty */
     hyp_index index;
 
@@ -124,13 +124,14 @@ struct hyp_egraph {
     uint64_t version; /* counts changes: new rows, unions, facts */
 
     hyp_analysis analysis; /* data_size 0 = none */
-    unsigned char *facts;  /* by class, data_size each; zero from row_count on */
+    unsigned char *facts;  /* by class, data_size each */
     unsigned char *fact_scratch;
     size_t joined;             /* of rows below, the class knows the fact */
     HYP_VEC(uint32_t) remake;  /* rows whose fact must be made anew */
     HYP_VEC(uint32_t) changed; /* classes whose fact changed: their users are to be made anew. Each once: see `told` */
-    uint8_t *told;             /* by class: it is in `changed` */
-    HYP_VEC(uint32_t) modify;  /* classes to show to analysis.modify */
+    uint64_t *told;            /* bit by class: it is in `changed` */
+    size_t shown;              /* the classes of rows from here on are to be shown to analysis.modify, */
+    HYP_VEC(uint32_t) modify;  /* and then these, whose facts changed */
     size_t remake_done, modify_done;
 
     bool explain, explain_all;
@@ -202,9 +203,14 @@ static inline uint32_t *hyp_row_kids(hyp_egraph *eg, uint32_t row, uint32_t *out
 
 /* The class of a row, and the class that a class of the last rebuild is part of by now: hyp_eg_find, without a
  * look at the union-find where nothing happened. */
-static inline bool hyp_moved(const hyp_egraph *eg, uint32_t c) { return eg->moved[c >> 6] >> (c & 63) & 1; }
-static inline void hyp_eg_unsettle_class(hyp_egraph *eg, uint32_t c) { eg->moved[c >> 6] |= UINT64_C(1) << (c & 63); }
-static inline void hyp_eg_settle_class(hyp_egraph *eg, uint32_t c) { eg->moved[c >> 6] &= ~(UINT64_C(1) << (c & 63)); }
+static inline bool hyp_eg_marked(const uint64_t *bits, uint32_t c) { return bits[c >> 6] >> (c & 63) & 1; }
+static inline void hyp_eg_mark(uint64_t *bits, uint32_t c, bool on)
+{
+    bits[c >> 6] = (bits[c >> 6] & ~(UINT64_C(1) << (c & 63))) | (uint64_t)on << (c & 63);
+}
+static inline bool hyp_moved(const hyp_egraph *eg, uint32_t c) { return hyp_eg_marked(eg->moved, c); }
+static inline void hyp_eg_unsettle_class(hyp_egraph *eg, uint32_t c) { hyp_eg_mark(eg->moved, c, true); }
+static inline void hyp_eg_settle_class(hyp_egraph *eg, uint32_t c) { hyp_eg_mark(eg->moved, c, false); }
 static inline uint32_t hyp_eg_now(hyp_egraph *eg, uint32_t c) { return hyp_moved(eg, c) ? hyp_eg_find(eg, c) : c; }
 
 /* A child slot is named row*2+j, or HYP_SLOT_POOL | index in the pool: the row that owns it, and which child it is. */
@@ -230,11 +236,23 @@ static inline const uint32_t *hyp_slot_kid(const hyp_egraph *eg, uint32_t slot)
 }
 
 static inline void *hyp_fact(hyp_egraph *eg, uint32_t c) { return eg->facts + (size_t)c * eg->analysis.data_size; }
-/* Whether two facts are surely the same: byte by byte. */
+/* Whether two facts are surely the same: byte by byte. Small ones are compared here, as there are many. */
 static inline bool hyp_same_fact(const hyp_egraph *eg, const void *a, const void *b)
 {
+    enum { WORD = sizeof(uint64_t) };
     const unsigned char *x = a, *y = b;
-    return *x == *y && memcmp(x, y, eg->analysis.data_size) == 0;
+    size_t size = eg->analysis.data_size;
+    uint64_t v, w;
+    if (size < WORD) {
+        while (size && x[size - 1] == y[size - 1]) size--;
+        return size == 0;
+    }
+    memcpy(&v, x, WORD);
+    memcpy(&w, y, WORD);
+    if (v != w || size > 2 * WORD) return v == w && memcmp(x, y, size) == 0;
+    memcpy(&v, x + size - WORD, WORD);
+    memcpy(&w, y + size - WORD, WORD);
+    return v == w;
 }
 
 /* Before and after a callback that may only read: what would change the e-graph meanwhile is refused. */
@@ -294,7 +312,7 @@ static inline uint32_t hyp_eg_put_row(hyp_egraph *eg, uint32_t op, const uint32_
     uint32_t id = (uint32_t)eg->row_count++, home = into == HYP_NONE ? id : into;
     eg->parent[id] = home;
     eg->rows[id] = (hyp_row){.op = op, .kid = {kid[0], kid[1]}, .home = home};
-    eg->slots[slot] = (hyp_slot){hash, id};
+    eg->slots[slot] = (hyp_slot){hash, ~id};
     eg->slot_used++;
     eg->live_count++;
     eg->class_count += home == id;
@@ -304,11 +322,11 @@ static inline uint32_t hyp_eg_put_row(hyp_egraph *eg, uint32_t op, const uint32_
 }
 /* Makes a row for which there is room. Fails only where the analysis does. */
 HYP_NODISCARD hyp_status hyp_eg_new_row(hyp_egraph *eg, const hyp_new_row *row, uint32_t *out, hyp_diag *diag);
+/* Has the analysis look at the row that was made last, in a class of its own and in a slot, and lets it join a class, if
+ * `into` is one. If its fact cannot be made, the row is taken back. */
+HYP_NODISCARD hyp_status hyp_eg_analyse_row(hyp_egraph *eg, uint32_t row, size_t slot, uint32_t into, hyp_diag *diag);
 /* Lets a class of one new row, which nothing has seen so far, be a part of another. The next rebuild joins the facts. */
 void hyp_eg_adopt(hyp_egraph *eg, uint32_t row, uint32_t into);
-/* Empties the hash-cons of stale slots. */
-void hyp_eg_purge_slots(hyp_egraph *eg);
-
 /* Room for `count` more entries in the log of an operator. Only a rebuild may drop stale entries for it: a search walks
  * the log by position. */
 HYP_NODISCARD hyp_status hyp_eg_reserve_log(hyp_egraph *eg, uint32_t op, size_t count, hyp_diag *diag);
@@ -323,6 +341,13 @@ HYP_NODISCARD hyp_status hyp_eg_reserve_like(hyp_egraph *eg, const hyp_egraph *o
 void hyp_eg_compact_logs(hyp_egraph *eg);
 /* Frees the arrays by row, the pool and the hash-cons. */
 void hyp_eg_free_rows(hyp_egraph *eg);
+
+/* ---- table.c ------------------------------------------------------------------------------------ */
+
+/* Room in the hash-cons for `more` rows. */
+HYP_NODISCARD hyp_status hyp_eg_reserve_slots(hyp_egraph *eg, size_t more, hyp_diag *diag);
+/* Empties the hash-cons of stale slots. */
+void hyp_eg_purge_slots(hyp_egraph *eg);
 
 /* ---- memory.c ----------------------------------------------------------------------------------- */
 

@@ -25,7 +25,7 @@ static size_t next_cap(size_t cap)
 
 static size_t row_bytes(const hyp_egraph *eg)
 {
-    size_t bytes = sizeof(hyp_row) + 2 * sizeof(uint32_t) + eg->analysis.data_size + (eg->analysis.make ? 1 : 0);
+    size_t bytes = sizeof(hyp_row) + 2 * sizeof(uint32_t) + eg->analysis.data_size;
     return eg->explain ? bytes + 2 * sizeof(uint32_t) : bytes;
 }
 
@@ -43,7 +43,6 @@ static void list_row_arrays(hyp_egraph *eg, by_row out[HYP_ROW_ARRAYS])
         {&eg->parent, word},
         {&eg->stamp, word},
         {&eg->facts, eg->analysis.data_size},
-        {&eg->told, eg->analysis.make ? 1 : 0},
         {&eg->proofs.parent, proof},
         {&eg->proofs.why, proof},
     };
@@ -84,6 +83,7 @@ void hyp_eg_free_rows(hyp_egraph *eg)
     free_all(pool, eg->pool_sizes, HYP_POOL_ARRAYS);
     hyp_large_free(eg->slots, eg->slot_count * sizeof *eg->slots);
     hyp_free(eg->moved);
+    hyp_free(eg->told);
     hyp_free(eg->proofs.is_made);
     hyp_free(eg->proofs.is_changed);
 }
@@ -104,12 +104,12 @@ static hyp_status resize_rows(hyp_egraph *eg, size_t cap, hyp_diag *diag)
     by_row arrays[HYP_ROW_ARRAYS];
     list_row_arrays(eg, arrays);
     HYP_TRY(resize_all(eg, arrays, eg->row_sizes, HYP_ROW_ARRAYS, cap, diag));
-    if (eg->analysis.data_size) memset(hyp_fact(eg, (uint32_t)eg->row_cap), 0, (cap - eg->row_cap) * eg->analysis.data_size);
-    if (eg->analysis.make) memset(eg->told + eg->row_cap, 0, cap - eg->row_cap);
     HYP_TRY(resize_bits(eg, &eg->moved, cap, diag));
+    if (eg->analysis.make) HYP_TRY(resize_bits(eg, &eg->told, cap, diag));
     if (eg->explain) HYP_TRY(resize_bits(eg, &eg->proofs.is_made, cap, diag));
     if (eg->explain) HYP_TRY(resize_bits(eg, &eg->proofs.is_changed, cap, diag));
-    hyp_eg_count_bytes(eg, (eg->explain ? 3 : 1) * (cap - eg->row_cap) / 8);
+    size_t sets = 1 + (eg->analysis.make ? 1 : 0) + (eg->explain ? 2 : 0);
+    hyp_eg_count_bytes(eg, sets * (cap - eg->row_cap) / 8);
     eg->row_cap = cap;
     return HYP_OK;
 }
@@ -142,58 +142,12 @@ static hyp_status reserve_pool(hyp_egraph *eg, size_t more, hyp_diag *diag)
     return HYP_OK;
 }
 
-/* Puts every live row into an empty table: first they are asked for, then met. */
-static void fill_slots(hyp_egraph *eg)
-{
-    enum { AHEAD = 16 };
-    uint32_t hash[AHEAD];
-    size_t mask = eg->slot_count - 1;
-    for (uint32_t i = 0; i < eg->row_count + AHEAD; i++) {
-        uint32_t row = i - AHEAD;
-        if (i >= AHEAD && !hyp_row_dead(eg, row)) {
-            size_t j = hash[i % AHEAD] & mask;
-            while (eg->slots[j].row != HYP_NONE) j = (j + 1) & mask;
-            eg->slots[j] = (hyp_slot){hash[i % AHEAD], row};
-        }
-        if (i >= eg->row_count || hyp_row_dead(eg, i)) continue;
-        hash[i % AHEAD] = hyp_table_hash_row(eg, i);
-        __builtin_prefetch(&eg->slots[hash[i % AHEAD] & mask], 1);
-    }
-    eg->slot_used = eg->live_count;
-}
-
-void hyp_eg_purge_slots(hyp_egraph *eg)
-{
-    memset(eg->slots, 0xff, eg->slot_count * sizeof *eg->slots);
-    fill_slots(eg);
-}
-
-static hyp_status reserve_slots(hyp_egraph *eg, size_t more, hyp_diag *diag)
-{
-    size_t want = (eg->live_count + more) * 3, count = eg->slot_count ? eg->slot_count : 4;
-    if (want < eg->slot_count && (eg->slot_used + more) * 2 < eg->slot_count) return HYP_OK;
-    while (count <= want) count *= count < (1 << 18) ? 4 : 2;
-    if (count == eg->slot_count) {
-        hyp_eg_purge_slots(eg);
-        return HYP_OK;
-    }
-    HYP_TRY(hyp_eg_claim(eg, (count - eg->slot_count) * sizeof *eg->slots, diag));
-    hyp_slot *slots = hyp_large_realloc(NULL, 0, count * sizeof *slots);
-    if (!slots) return hyp_fail_memory(diag, count * sizeof *slots);
-    hyp_large_free(eg->slots, eg->slot_count * sizeof *slots);
-    hyp_eg_count_bytes(eg, (count - eg->slot_count) * sizeof *slots);
-    eg->slots = slots;
-    eg->slot_count = count;
-    hyp_eg_purge_slots(eg);
-    return HYP_OK;
-}
-
 hyp_status hyp_eg_reserve_like(hyp_egraph *eg, const hyp_egraph *other, hyp_diag *diag)
 {
     if (other->row_count == 0) return HYP_OK;
     HYP_TRY(resize_rows(eg, other->row_cap, diag));
     HYP_TRY(reserve_pool(eg, other->pool_len, diag));
-    return reserve_slots(eg, other->live_count, diag);
+    return hyp_eg_reserve_slots(eg, other->live_count, diag);
 }
 
 /* Drops the entries of a log that no longer count. */
@@ -301,22 +255,20 @@ hyp_status hyp_eg_reserve_rows(hyp_egraph *eg, size_t count, hyp_diag *diag)
         return hyp_fail(diag, HYP_ERR_LIMIT, "the e-graph has reached its limit of %zu e-nodes", eg->max_nodes);
     }
     HYP_TRY(reserve_row_space(eg, count, diag));
-    HYP_TRY(reserve_slots(eg, count, diag));
-    if (eg->explain) HYP_TRY(hyp_eg_reserve(eg, &eg->proofs.given, eg->proofs.given.len + count, diag));
-    return eg->analysis.modify ? hyp_eg_reserve(eg, &eg->modify, eg->modify.len + count, diag) : HYP_OK;
+    HYP_TRY(hyp_eg_reserve_slots(eg, count, diag));
+    return eg->explain ? hyp_eg_reserve(eg, &eg->proofs.given, eg->proofs.given.len + count, diag) : HYP_OK;
 }
 
 /* Takes back the row that was made last, whose fact could not be made. */
-static void take_back(hyp_egraph *eg, const hyp_new_row *row)
+static void take_back(hyp_egraph *eg, size_t slot)
 {
     uint32_t id = (uint32_t)--eg->row_count;
-    memset(hyp_fact(eg, id), 0, eg->analysis.data_size);
-    eg->slots[row->slot].row = HYP_NONE;
+    eg->slots[slot].not_row = 0;
     eg->slot_used--;
     if (eg->explain) hyp_proof_take_back(eg, id);
     eg->live_count--;
     eg->class_count--;
-    eg->ops.data[row->op].live--;
+    eg->ops.data[eg->rows[id].op].live--;
     hyp_eg_view_forget(eg); /* what was listed meanwhile may name the row */
 }
 
@@ -342,14 +294,20 @@ hyp_status hyp_eg_new_row(hyp_egraph *eg, const hyp_new_row *row, uint32_t *out,
 {
     uint32_t id = hyp_eg_put_row(eg, row->op, row->kid, HYP_NONE, row->hash, row->slot);
     if (eg->explain) note_given(eg, id, row->op, row->kid, row->given);
-    hyp_status status = eg->analysis.make ? make_fact(eg, id, diag) : HYP_OK;
+    HYP_TRY(hyp_eg_analyse_row(eg, id, row->slot, row->into, diag));
+    *out = id;
+    return HYP_OK;
+}
+
+hyp_status hyp_eg_analyse_row(hyp_egraph *eg, uint32_t row, size_t slot, uint32_t into, hyp_diag *diag)
+{
+    if (eg->analysis.data_size) memset(hyp_fact(eg, row), 0, eg->analysis.data_size);
+    hyp_status status = eg->analysis.make ? make_fact(eg, row, diag) : HYP_OK;
     if (status != HYP_OK) {
-        take_back(eg, row);
+        take_back(eg, slot);
         return status;
     }
-    if (row->into != HYP_NONE) hyp_eg_adopt(eg, id, row->into);
-    if (eg->analysis.modify) eg->modify.data[eg->modify.len++] = id;
-    *out = id;
+    if (into != HYP_NONE) hyp_eg_adopt(eg, row, into);
     return HYP_OK;
 }
 
@@ -378,11 +336,9 @@ hyp_status hyp_eg_add(hyp_egraph *eg, uint32_t op, const uint32_t *kids, uint32_
     for (uint32_t j = 0; j < n; j++) key[j] = hyp_eg_find(eg, kids[j]);
     row.hash = hyp_table_hash(op, key, n);
     row.slot = eg->slot_count ? hyp_table_probe(eg, row.hash, op, key, n) : 0;
-    *out_created = !eg->slot_count || eg->slots[row.slot].row == HYP_NONE;
-    if (!*out_created) {
-        *out = eg->slots[row.slot].row;
-        return HYP_OK;
-    }
+    *out = eg->slot_count ? hyp_table_row(eg, row.slot) : HYP_NONE;
+    *out_created = *out == HYP_NONE;
+    if (!*out_created) return HYP_OK;
     HYP_TRY(hyp_eg_may_change(eg, diag));
     HYP_TRY(hyp_eg_reserve_rows(eg, 1, diag));
     row.slot = hyp_table_probe(eg, row.hash, op, key, n); /* the table may be another */
@@ -398,7 +354,7 @@ uint32_t hyp_eg_lookup(hyp_egraph *eg, uint32_t op, const uint32_t *kids)
 {
     if (!eg->slot_count) return HYP_NONE;
     uint32_t n = eg->ops.data[op].arity;
-    return eg->slots[hyp_table_probe(eg, hyp_table_hash(op, kids, n), op, kids, n)].row;
+    return hyp_table_row(eg, hyp_table_probe(eg, hyp_table_hash(op, kids, n), op, kids, n));
 }
 
 /* ---- unions ------------------------------------------------------------------------------------- */

@@ -1,13 +1,20 @@
 /* table.h - the hash-cons: open addressing with linear probing over slots of 8 bytes.
  *
- * The tag is the whole 32-bit hash, so a false probe seldom touches a row. Nothing is taken out: when the
- * children of a row change it gets another slot, and the old one is stale. It can do no harm, because a key that was
- * left holds a class that is not canonical any more and is never asked for again, and a probe compares the row
- * itself. Stale slots go when the table is made anew. */
+ * The tag is the whole 32-bit hash, so a false probe seldom touches a row. It is also where the slot is at home, as a
+ * fraction of the table: slots are in order of their tags, but for those that others pushed on, in tables of every size,
+ * and one grows by being read and written once from end to end. Nothing is taken out: when the children of a row change
+ * it gets another slot, and the old one is stale. It can do no harm, because a key that was left holds a class that is not
+ * canonical any more and is never asked for again, and a probe compares the row itself. Stale slots go when the table is
+ * made anew. */
 #ifndef HYP_EGRAPH_CORE_TABLE_H
 #define HYP_EGRAPH_CORE_TABLE_H
 
 #include "egraph/core/state.h"
+
+static inline size_t hyp_table_home(const hyp_egraph *eg, uint32_t hash) { return (uint64_t)hash * eg->slot_count >> 32; }
+static inline size_t hyp_table_next(const hyp_egraph *eg, size_t i) { return ++i < eg->slot_count ? i : 0; }
+/* The row in a slot, HYP_NONE where it is empty. */
+static inline uint32_t hyp_table_row(const hyp_egraph *eg, size_t slot) { return ~eg->slots[slot].not_row; }
 
 static inline uint32_t hyp_table_hash(uint32_t op, const uint32_t *kids, uint32_t n)
 {
@@ -41,11 +48,10 @@ static inline bool hyp_table_matches(const hyp_egraph *eg, uint32_t row, uint32_
 static inline size_t hyp_table_probe_other(const hyp_egraph *eg, uint32_t hash, uint32_t op, const uint32_t *kids,
                                            uint32_t n, uint32_t self)
 {
-    size_t mask = eg->slot_count - 1, i = hash & mask;
-    for (;; i = (i + 1) & mask) {
+    for (size_t i = hyp_table_home(eg, hash);; i = hyp_table_next(eg, i)) {
         hyp_slot s = eg->slots[i];
-        if (s.row == HYP_NONE) return i;
-        if (s.tag == hash && s.row != self && hyp_table_matches(eg, s.row, op, kids, n)) return i;
+        if (!s.not_row) return i;
+        if (s.tag == hash && ~s.not_row != self && hyp_table_matches(eg, ~s.not_row, op, kids, n)) return i;
     }
 }
 
@@ -59,11 +65,11 @@ static inline size_t hyp_table_probe(const hyp_egraph *eg, uint32_t hash, uint32
 static inline size_t hyp_table_probe_from(const hyp_egraph *eg, size_t i, uint32_t hash, uint32_t op,
                                           const uint32_t kid[2])
 {
-    for (size_t mask = eg->slot_count - 1;; i = (i + 1) & mask) {
+    for (;; i = hyp_table_next(eg, i)) {
         hyp_slot s = eg->slots[i];
-        if (s.row == HYP_NONE) return i;
+        if (!s.not_row) return i;
         if (s.tag != hash) continue;
-        const hyp_row *row = &eg->rows[s.row];
+        const hyp_row *row = &eg->rows[~s.not_row];
         if (row->op == op && row->kid[0] == kid[0] && row->kid[1] == kid[1]) return i;
     }
 }

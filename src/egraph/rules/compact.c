@@ -109,12 +109,14 @@ static void move_row(const renumbering *r, uint32_t from, uint32_t to, uint32_t 
 static void move_rows(const renumbering *r)
 {
     hyp_egraph *eg = r->eg;
-    size_t size = eg->analysis.data_size;
     uint32_t next = r->floor, pool = r->pool_floor;
     for (uint32_t i = 0; i < r->floor; i++) move_row(r, i, i, &pool);
-    for (uint32_t i = r->floor; i < eg->row_count; i++)
+    size_t shown = eg->shown;
+    for (uint32_t i = r->floor; i < eg->row_count; i++) {
+        if (i == eg->shown) shown = next;
         if (!hyp_row_dead(eg, i)) move_row(r, i, next++, &pool);
-    if (size) memset(eg->facts + next * size, 0, (eg->row_count - next) * size);
+    }
+    eg->shown = shown < next ? shown : next;
     eg->pool_len = pool;
     eg->row_count = eg->linked = eg->joined = next;
 }

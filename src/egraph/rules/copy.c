@@ -80,6 +80,7 @@ static hyp_status copy_rows(const hyp_egraph *from, hyp_egraph *to, hyp_diag *di
     copy_array(to->facts, from->facts, rows, from->analysis.data_size);
     COPY_VEC(to, &from->modify, &to->modify, diag);
     to->modify_done = from->modify_done;
+    to->shown = from->shown;
     to->row_count = rows;
     to->pool_len = from->pool_len;
     to->linked = from->linked;

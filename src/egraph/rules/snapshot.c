@@ -33,7 +33,7 @@ struct hyp_saved {
     hyp_row *rows;
     uint32_t *parent, *stamp, *pool, *proof_parent, *proof_why, *modify;
     unsigned char *facts;
-    size_t row_count, live_count, class_count, pool_len, apps_len, modify_len, modify_done;
+    size_t row_count, live_count, class_count, pool_len, apps_len, shown, modify_len, modify_done;
     uint32_t epoch;
     saved_op *ops;
     size_t op_count;
@@ -92,6 +92,7 @@ static bool keep_all(struct hyp_saved *s, const hyp_egraph *eg)
     s->apps_len = eg->proofs.apps.len;
     s->modify_len = eg->modify.len;
     s->modify_done = eg->modify_done;
+    s->shown = eg->shown;
     s->rows = KEEP(s, eg->rows, eg->row_count, &ok);
     s->parent = KEEP(s, eg->parent, eg->row_count, &ok);
     s->stamp = KEEP(s, eg->stamp, eg->row_count, &ok);
@@ -191,12 +192,11 @@ hyp_status hyp_egraph_pop(hyp_egraph *eg, hyp_diag *diag)
 {
     HYP_NEED(eg);
     struct hyp_saved *s = eg->saved;
-    size_t was = eg->row_count;
     HYP_TRY(hyp_eg_may_rebuild(eg, "pop", diag));
     if (eg->running) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "pop was called from inside a saturation");
     if (!s) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "pop was called without a push");
     for (size_t i = 0; i < eg->pending.len; i++) hyp_eg_settle_class(eg, eg->pending.data[i]);
-    for (size_t i = 0; i < eg->changed.len; i++) eg->told[eg->changed.data[i]] = 0;
+    for (size_t i = 0; i < eg->changed.len; i++) hyp_eg_mark(eg->told, eg->changed.data[i], false);
     eg->pending.len = eg->changed.len = eg->remake.len = eg->remake_done = 0;
     eg->row_count = eg->linked = eg->joined = s->row_count;
     eg->live_count = s->live_count;
@@ -206,15 +206,13 @@ hyp_status hyp_egraph_pop(hyp_egraph *eg, hyp_diag *diag)
     eg->proofs.apps.len = s->apps_len;
     eg->modify.len = s->modify_len;
     eg->modify_done = s->modify_done;
+    eg->shown = s->shown;
     restore(eg->rows, s->rows, s->row_count, sizeof *s->rows);
     restore(eg->parent, s->parent, s->row_count, sizeof *s->parent);
     restore(eg->stamp, s->stamp, s->row_count, sizeof *s->stamp);
     restore(eg->pool, s->pool, s->pool_len, sizeof *s->pool);
     restore(eg->modify.data, s->modify, s->modify_len, sizeof *s->modify);
-    if (eg->analysis.data_size && was) {
-        memset(hyp_fact(eg, (uint32_t)s->row_count), 0, (was - s->row_count) * eg->analysis.data_size);
-        restore(eg->facts, s->facts, s->row_count, eg->analysis.data_size);
-    }
+    if (eg->analysis.data_size) restore(eg->facts, s->facts, s->row_count, eg->analysis.data_size);
     if (eg->explain) {
         restore(eg->proofs.parent, s->proof_parent, s->row_count, sizeof *s->proof_parent);
         restore(eg->proofs.why, s->proof_why, s->row_count, sizeof *s->proof_why);

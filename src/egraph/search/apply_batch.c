@@ -29,9 +29,9 @@ typedef struct batch {
     uint32_t *right;        /* right_nodes for each match: what e-nodes and calls gave, and answers */
     uint8_t *made;          /* beside it, for proofs: a new row */
     bool one_by_one;        /* there is no room for all: each row asks for its own */
-    bool is_bare;           /* there is room for all, and nobody looks at a new row but for proofs */
+    bool is_analysed;       /* an analysis looks at new rows */
     bool asks;              /* somebody is asked before classes are united */
-    bool some_are_out;      /* is_out is worth asking: there are questions, or an analysis that refuses */
+    bool some_are_out;      /* is_out is worth asking */
     bool asked;             /* the late roots' keys are set, as of before the unions */
     size_t lost;            /* unions when they were set */
     row_keys *keys;
@@ -66,7 +66,7 @@ static inline void set_hash(batch *b, const hyp_build *build, size_t i)
                     : n == 1 ? hyp_table_hash(build->op, kid, 1)
                              : hyp_table_hash(build->op, kid, 0);
     b->keys->hash[i] = hash;
-    b->keys->slot[i] = hash & (b->eg->slot_count - 1);
+    b->keys->slot[i] = hyp_table_home(b->eg, hash);
 }
 
 static inline void set_key(batch *b, const hyp_build *build, size_t i)
@@ -103,43 +103,37 @@ static void set_kids(batch *b, const hyp_build *build, uint32_t j)
 
 static inline uint8_t action_bit(uint32_t action) { return (uint8_t)(1u << (action < 8 ? action : 7)); }
 
-static void note_made(batch *b, const hyp_build *build, size_t i)
+static inline void note_made(batch *b, const hyp_build *build, size_t i)
 {
     b->keys->grew[i] |= action_bit(build->action);
     if (!b->eg->explain) return;
     b->made[i * b->rule->right_nodes + build->pat->index] = 1;
 }
 
-/* Makes the plain e-node of match i that was not met. */
-static hyp_status make(batch *b, const hyp_build *build, size_t i, uint32_t into, size_t slot, uint32_t *out)
+/* Room for one row, after which the table may be another. */
+static hyp_status reserve_row(batch *b, const hyp_build *build, size_t i, size_t *slot)
 {
-    hyp_egraph *eg = b->eg;
-    const uint32_t *kid = b->keys->kid[i];
-    uint32_t ids[2] = {HYP_NONE, HYP_NONE};
-    if (b->one_by_one) {
-        HYP_TRY(hyp_eg_reserve_rows(eg, 1, b->diag));
-        slot = hyp_table_probe_from(eg, b->keys->hash[i] & (eg->slot_count - 1), b->keys->hash[i], build->op, kid);
-    }
-    if (eg->explain)
-        for (uint32_t j = 0; j < build->count; j++) ids[j] = given(b, i, build->arg[j]);
-    hyp_new_row row = {
-        .op = build->op, .kid = {kid[0], kid[1]}, .given = ids, .into = into, .hash = b->keys->hash[i], .slot = slot};
-    HYP_TRY(hyp_eg_new_row(eg, &row, out, b->diag));
-    note_made(b, build, i);
+    uint32_t hash = b->keys->hash[i];
+    HYP_TRY(hyp_eg_reserve_rows(b->eg, 1, b->diag));
+    *slot = hyp_table_probe_from(b->eg, hyp_table_home(b->eg, hash), hash, build->op, b->keys->kid[i]);
     return HYP_OK;
 }
 
-/* The same, fast where nobody looks at it. */
+/* Makes the plain e-node of match i that was not met. */
 static inline hyp_status make_row(batch *b, const hyp_build *build, size_t i, uint32_t into, size_t slot, uint32_t *out)
 {
-    if (!b->is_bare) return make(b, build, i, into, slot, out);
-    uint32_t row = *out = hyp_eg_put_row(b->eg, build->op, b->keys->kid[i], into, b->keys->hash[i], slot);
-    b->keys->grew[i] |= action_bit(build->action);
-    if (!b->eg->explain) return HYP_OK;
-    uint32_t ids[2] = {HYP_NONE, HYP_NONE}, n = build->count;
-    for (uint32_t j = 0; j < n; j++) ids[j] = given(b, i, build->arg[j]);
-    hyp_proof_new_row(b->eg, row, n, b->keys->kid[i], ids);
-    b->made[i * b->rule->right_nodes + build->pat->index] = 1;
+    hyp_egraph *eg = b->eg;
+    const uint32_t *kid = b->keys->kid[i];
+    if (b->one_by_one) HYP_TRY(reserve_row(b, build, i, &slot));
+    uint32_t row = hyp_eg_put_row(eg, build->op, kid, b->is_analysed ? HYP_NONE : into, b->keys->hash[i], slot);
+    if (eg->explain) {
+        uint32_t ids[2] = {HYP_NONE, HYP_NONE}, n = build->count;
+        for (uint32_t j = 0; j < n; j++) ids[j] = given(b, i, build->arg[j]);
+        hyp_proof_new_row(eg, row, n, kid, ids);
+    }
+    if (b->is_analysed) HYP_TRY(hyp_eg_analyse_row(eg, row, slot, into, b->diag));
+    *out = row;
+    note_made(b, build, i);
     return HYP_OK;
 }
 
@@ -147,7 +141,7 @@ static inline hyp_status make_row(batch *b, const hyp_build *build, size_t i, ui
 static inline hyp_status meet(batch *b, const hyp_build *build, size_t i, uint32_t into, uint32_t *out)
 {
     size_t slot = hyp_table_probe_from(b->eg, b->keys->slot[i], b->keys->hash[i], build->op, b->keys->kid[i]);
-    *out = b->eg->slots[slot].row;
+    *out = hyp_table_row(b->eg, slot);
     return *out != HYP_NONE ? HYP_OK : make_row(b, build, i, into, slot, out);
 }
 
@@ -199,7 +193,6 @@ static void ask(batch *b, const hyp_build *build)
 {
     const hyp_egraph *eg = b->eg;
     const hyp_slot *slots = eg->slots;
-    size_t mask = eg->slot_count - 1;
     set_kids(b, build, 0);
     set_kids(b, build, 1);
     for (size_t i = b->first; i < b->end; i++) {
@@ -211,8 +204,8 @@ static void ask(batch *b, const hyp_build *build)
         if (is_out(b, i)) continue;
         size_t at = b->keys->slot[i];
         uint32_t hash = b->keys->hash[i];
-        while (slots[at].row != HYP_NONE && slots[at].tag != hash) at = (at + 1) & mask;
-        if (slots[at].row != HYP_NONE) __builtin_prefetch(&eg->rows[slots[at].row]);
+        while ((slots[at].not_row != 0) & (slots[at].tag != hash)) at = hyp_table_next(eg, at); /* one branch to guess */
+        __builtin_prefetch(&eg->rows[slots[at].not_row ? ~slots[at].not_row : 0]);
         b->keys->slot[i] = at;
     }
     b->lost = eg->pending.len;
@@ -223,6 +216,7 @@ static hyp_status refuse(batch *b, size_t i, uint32_t action, hyp_status status)
 {
     if (status != HYP_ERR_MALFORMED) return status;
     b->outcomes[i] = HYP_APPLIED_REFUSED;
+    b->some_are_out = true;
     hyp_refusal_note(b->refusal, i, b->diag);
     if (b->eg->explain && b->keys->grew[i]) record(b, i, action);
     return HYP_OK;
@@ -351,7 +345,7 @@ static inline hyp_status unite_silently(batch *b, const hyp_action *action, size
         break;
     }
     size_t slot = hyp_table_probe_from(eg, b->keys->slot[i], b->keys->hash[i], build->op, kid);
-    uint32_t row = eg->slots[slot].row, right = row == HYP_NONE ? left : class_of(eg, row);
+    uint32_t row = hyp_table_row(eg, slot), right = row == HYP_NONE ? left : class_of(eg, row);
     if (row == HYP_NONE)
         HYP_TRY(make_row(b, build, i, left, slot, &row));
     else if (left != right)
@@ -405,7 +399,6 @@ static hyp_status begin(batch *b, size_t count)
     while (reserve(b, n, true, NULL) != HYP_OK && n) n /= 2;
     b->eg->limit_hit = before; /* one by one may still do */
     b->one_by_one = n == 0;
-    b->is_bare = n && !hyp_eg_analysed(b->eg);
     b->end = b->first + (n ? n : 1);
     b->ap->notes.len = 0;
     if (n == 0) HYP_TRY(reserve(b, 1, false, b->diag));
@@ -474,11 +467,11 @@ hyp_status hyp_apply_batch(hyp_applier *ap, uint32_t rule_index, const uint32_t 
     b.words = hyp_match_words(rule);
     b.keys = &keys;
     b.asks = is_asked(ap, rule);
+    b.is_analysed = hyp_eg_analysed(ap->eg);
     b.refusal = refusal;
     b.diag = diag;
     *out_done = 0;
     bool questions = rule->cond || rule->calls || ap->rules->may_unite;
-    b.some_are_out = questions || hyp_eg_analysed(ap->eg) || ap->eg->sorts;
     HYP_TRY(make_room(&b, count));
     memset(keys.grew, 0, count * sizeof *keys.grew);
     for (size_t i = 0; i < count; i++) {
@@ -486,6 +479,7 @@ hyp_status hyp_apply_batch(hyp_applier *ap, uint32_t rule_index, const uint32_t 
         if (!questions) continue;
         hyp_status status = hyp_apply_ask(ap, rule, matches + i * b.words, right_of(&b, i), &outcomes[i], diag);
         if (status != HYP_OK) HYP_TRY(refuse(&b, i, 0, status));
+        b.some_are_out = b.some_are_out || outcomes[i] >= HYP_APPLIED_FORBIDDEN;
     }
     while (b.first < count) {
         HYP_TRY(begin(&b, count));
