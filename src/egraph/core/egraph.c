@@ -160,7 +160,8 @@ hyp_status hyp_egraph_add(hyp_egraph *eg, hyp_symbol op, const hyp_class_id *chi
     if (count >= HYP_ROW_LIMIT) return hyp_fail(diag, HYP_ERR_LIMIT, "%zu children are too many", count);
     HYP_TRY(check_ids(eg, children, count, diag));
     HYP_TRY(hyp_sorts_check(eg, op, children, count, diag));
-    HYP_TRY(hyp_eg_op(eg, op, (uint32_t)count, &id, diag));
+    id = hyp_eg_op_find(eg, op, (uint32_t)count);
+    if (id == HYP_NONE) HYP_TRY(hyp_eg_op(eg, op, (uint32_t)count, &id, diag));
     HYP_TRY(hyp_eg_add(eg, id, children, HYP_NONE, &row, &created, diag));
     if (out) *out = hyp_eg_find(eg, row);
     if (out_node) *out_node = row;
@@ -171,7 +172,7 @@ hyp_class_id hyp_egraph_lookup(hyp_egraph *eg, hyp_symbol op, const hyp_class_id
 {
     if (!eg || (!children && count)) return HYP_NONE;
     enum { SMALL = 16 };
-    uint32_t small[SMALL], *kids = small;
+    uint32_t small[SMALL] = {0}, *kids = small;
     uint32_t id = count < HYP_ROW_LIMIT ? hyp_eg_op_find(eg, op, (uint32_t)count) : HYP_NONE;
     if (id == HYP_NONE || check_ids(eg, children, count, NULL) != HYP_OK) return HYP_NONE;
     if (count > SMALL && !(kids = hyp_malloc(count * sizeof *kids))) return HYP_NONE;

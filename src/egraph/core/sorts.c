@@ -144,16 +144,20 @@ uint32_t hyp_sorts_of_class(hyp_egraph *eg, uint32_t c)
     return way == HYP_NONE ? literal_sort(s, eg->symbols.names.data[symbol]) : s->all.data[way].result;
 }
 
-hyp_status hyp_sorts_check(hyp_egraph *eg, hyp_symbol symbol, const uint32_t *kids, size_t count, hyp_diag *diag)
+static hyp_status check(hyp_egraph *eg, hyp_symbol symbol, const uint32_t *kids, size_t count, hyp_diag *diag)
 {
     enum { SMALL = 16 };
     uint32_t small[SMALL] = {0}, *args = small, sort, way;
-    if (!eg->sorts) return HYP_OK;
     if (count > SMALL && !(args = hyp_malloc(count * sizeof *args))) return hyp_fail_memory(diag, count * sizeof *args);
     for (size_t j = 0; j < count; j++) args[j] = hyp_sorts_of_class(eg, kids[j]);
     hyp_status status = hyp_sorts_of(eg, symbol, args, (uint32_t)count, &sort, &way, diag);
     if (args != small) hyp_free(args);
     return status;
+}
+
+hyp_status hyp_sorts_check(hyp_egraph *eg, hyp_symbol symbol, const uint32_t *kids, size_t count, hyp_diag *diag)
+{
+    return eg->sorts ? check(eg, symbol, kids, count, diag) : HYP_OK;
 }
 
 hyp_status hyp_sorts_agree(hyp_egraph *eg, uint32_t a, uint32_t b, hyp_diag *diag)

@@ -22,6 +22,7 @@
 
 #define HYP_ROW_DEAD 0x80000000u /* in hyp_row.op: congruent to an older row, out of every index */
 enum { HYP_ROW_ARRAYS = 6, HYP_POOL_ARRAYS = 3 };
+enum { HYP_SLOTS_EACH = 3 }; /* slots of the hash-cons for each live row, at least */
 #define HYP_SLOT_POOL 0x80000000u
 #define HYP_ROW_LIMIT (UINT32_C(1) << 30) /* a child slot of a row is named by 31 bits */
 
@@ -114,7 +115,7 @@ struct hyp_egraph {
     size_t pool_len, pool_cap, pool_sizes[HYP_POOL_ARRAYS];
 
     hyp_slot *slots;   /* hash-cons of the live rows, keyed by operator and children as stored */
-    size_t slot_count; /* at least 3 times the live rows, and twice those in use */
+    size_t slot_count; /* at least HYP_SLOTS_EACH times the live rows, and twice those in use */
     size_t slot_used;  /* not empty */
     hyp_index index;
 
@@ -277,7 +278,12 @@ static inline bool hyp_eg_in_use(const hyp_egraph *eg) { return eg->busy || eg->
 /* The operator id of (symbol, arity), made when it is new. */
 HYP_NODISCARD hyp_status hyp_eg_op(hyp_egraph *eg, hyp_symbol symbol, uint32_t arity, uint32_t *out, hyp_diag *diag);
 /* The same without making it; HYP_NONE if there is none. */
-uint32_t hyp_eg_op_find(const hyp_egraph *eg, hyp_symbol symbol, uint32_t arity);
+static inline uint32_t hyp_eg_op_find(const hyp_egraph *eg, hyp_symbol symbol, uint32_t arity)
+{
+    uint32_t op = symbol < eg->first_op.len ? eg->first_op.data[symbol] : HYP_NONE;
+    while (op != HYP_NONE && eg->ops.data[op].arity != arity) op = eg->ops.data[op].next_op;
+    return op;
+}
 
 /* Adds or finds an e-node. `kids` need not be canonical; `into` is a canonical class that a new row joins
  * at once (the next rebuild joins the facts), or HYP_NONE for a class of its own. *out is the row. Fails with
@@ -297,6 +303,14 @@ bool hyp_eg_union_reserved(hyp_egraph *eg, uint32_t a, uint32_t b, uint32_t why)
 /* Room for `count` more rows of arity <= 2, so that making them does not want memory: HYP_ERR_LIMIT, with limit_hit set, if
  * the limits of the run do not allow it. */
 HYP_NODISCARD hyp_status hyp_eg_reserve_rows(hyp_egraph *eg, size_t count, hyp_diag *diag);
+/* Whether there is room already, as there mostly is. */
+static inline bool hyp_eg_has_room(const hyp_egraph *eg, size_t count)
+{
+    size_t live = eg->live_count + count, used = eg->slot_used + count;
+    bool given = !eg->explain || eg->proofs.given.len + count <= eg->proofs.given.cap;
+    return (!eg->max_nodes || live <= eg->max_nodes) && eg->row_count + count <= eg->row_cap && given &&
+           live * HYP_SLOTS_EACH < eg->slot_count && used * 2 < eg->slot_count;
+}
 /* A row that is to be made. */
 typedef struct hyp_new_row {
     uint32_t op, kid[2];   /* as in hyp_row, canonical; not in the table */

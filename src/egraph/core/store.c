@@ -224,13 +224,6 @@ hyp_status hyp_eg_link(hyp_egraph *eg, hyp_diag *diag)
 
 /* ---- operators ---------------------------------------------------------------------------------- */
 
-uint32_t hyp_eg_op_find(const hyp_egraph *eg, hyp_symbol symbol, uint32_t arity)
-{
-    uint32_t op = symbol < eg->first_op.len ? eg->first_op.data[symbol] : HYP_NONE;
-    while (op != HYP_NONE && eg->ops.data[op].arity != arity) op = eg->ops.data[op].next_op;
-    return op;
-}
-
 hyp_status hyp_eg_op(hyp_egraph *eg, hyp_symbol symbol, uint32_t arity, uint32_t *out, hyp_diag *diag)
 {
     uint32_t op = hyp_eg_op_find(eg, symbol, arity);
@@ -250,6 +243,7 @@ hyp_status hyp_eg_op(hyp_egraph *eg, hyp_symbol symbol, uint32_t arity, uint32_t
 
 hyp_status hyp_eg_reserve_rows(hyp_egraph *eg, size_t count, hyp_diag *diag)
 {
+    if (hyp_eg_has_room(eg, count)) return HYP_OK;
     if (eg->max_nodes && eg->live_count + count > eg->max_nodes) {
         eg->limit_hit = HYP_STOP_NODES;
         return hyp_fail(diag, HYP_ERR_LIMIT, "the e-graph has reached its limit of %zu e-nodes", eg->max_nodes);
@@ -340,8 +334,10 @@ hyp_status hyp_eg_add(hyp_egraph *eg, uint32_t op, const uint32_t *kids, uint32_
     *out_created = *out == HYP_NONE;
     if (!*out_created) return HYP_OK;
     HYP_TRY(hyp_eg_may_change(eg, diag));
-    HYP_TRY(hyp_eg_reserve_rows(eg, 1, diag));
-    row.slot = hyp_table_probe(eg, row.hash, op, key, n); /* the table may be another */
+    if (!hyp_eg_has_room(eg, 1)) {
+        HYP_TRY(hyp_eg_reserve_rows(eg, 1, diag));
+        row.slot = hyp_table_probe(eg, row.hash, op, key, n); /* the table may be another */
+    }
     if (n <= 2) return hyp_eg_new_row(eg, &row, out, diag);
     row.kid[0] = (uint32_t)eg->pool_len; /* taken before an analysis may ask for something that is written there */
     for (uint32_t j = 0; j < n; j++) eg->pool_row[eg->pool_len++] = (uint32_t)eg->row_count;

@@ -65,7 +65,7 @@ static size_t whole(size_t count) { return hyp_large_room(count * sizeof(hyp_slo
 hyp_status hyp_eg_reserve_slots(hyp_egraph *eg, size_t more, hyp_diag *diag)
 {
     enum { FIRST = 16, SMALL = 1 << 18 };
-    size_t live = (eg->live_count + more) * 3, used = (eg->slot_used + more) * 2, had = eg->slot_count;
+    size_t live = (eg->live_count + more) * HYP_SLOTS_EACH, used = (eg->slot_used + more) * 2, had = eg->slot_count;
     if (live < had && used < had) return HYP_OK;
     if (live < had) {
         hyp_eg_purge_slots(eg);

@@ -129,10 +129,10 @@ static hyp_status walk_log(run *m, uint32_t i, uint32_t op, uint32_t since)
     for (; mark < mark_count; mark++) {
         uint32_t epoch = marks[mark].epoch;
         size_t end = mark + 1 < mark_count ? marks[mark + 1].pos : len;
+        HYP_TRY(tick(m->s, end - marks[mark].pos));
         for (size_t pos = marks[mark].pos; pos < end; pos++) {
             uint32_t row = log[pos];
             if (eg->stamp[row] != epoch) continue; /* logged again later */
-            HYP_TRY(tick(m->s, 1));
             const hyp_row r = eg->rows[row];
             if (!step->plain || step->only_old)
                 HYP_TRY(try_row(m, i, row));
@@ -190,6 +190,7 @@ static hyp_status walk_members(run *m, uint32_t i, uint32_t c)
         HYP_TRY(tick(m->s, (size_t)(e - x->members) - at.at));
         at.at = at.end;
     }
+    if (at.at == at.end && at.link == HYP_NONE) return HYP_OK; /* mostly */
     for (uint32_t row; (row = hyp_next_member(eg, &at)) != HYP_NONE;) {
         HYP_TRY(tick(m->s, 1));
         HYP_TRY(try_row(m, i, row));
@@ -223,6 +224,7 @@ static hyp_status walk_uses(run *m, uint32_t i, uint32_t c)
         at.end = at.at;
         narrow(x->uses, MEMBER_KEY, op + 1, at.end, past);
     }
+    if (at.at == at.end && at.link == HYP_NONE) return HYP_OK;
     for (uint32_t slot; (slot = hyp_next_use(eg, &at)) != HYP_NONE;) {
         HYP_TRY(tick(m->s, 1));
         uint32_t row = hyp_slot_row(eg, slot), op = eg->rows[row].op;
