@@ -355,6 +355,26 @@ static void outfile_writes_into_a_file_without_a_name(void **state)
     close(fd);
 }
 
+/* Contents come to the end, and zeros before them, from small to small, to large, and from large to large. */
+static void an_array_grows_at_its_front(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1000, 5000, (size_t)5 << 20, (size_t)6 << 20, (size_t)20 << 20};
+    unsigned char *p = NULL;
+    size_t have = 0;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        size_t want = hyp_large_room(sizes[s]);
+        assert_true(want >= sizes[s] && hyp_large_room(want) == want);
+        p = hyp_large_grow_front(p, have, want);
+        assert_non_null(p);
+        for (size_t i = 0; i < want - have; i++) assert_int_equal(p[i], 0);
+        for (size_t i = 0; i < have; i += 97) assert_int_equal(p[want - have + i], (unsigned char)(i % 251 + 1));
+        for (size_t i = 0; i < want; i++) p[i] = (unsigned char)(i % 251 + 1);
+        have = want;
+    }
+    hyp_large_free(p, have);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -375,6 +395,7 @@ int main(void)
         cmocka_unit_test(outfile_writes_into_what_is_no_regular_file),
         cmocka_unit_test(outfile_writes_into_a_file_without_a_name),
         cmocka_unit_test(nearest_name),
+        cmocka_unit_test(an_array_grows_at_its_front),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -213,6 +213,37 @@ static void closure_agrees_with_the_naive_one(void **state)
     }
 }
 
+/* The hash-cons grows many times, at first from its rows and then from itself, with slots in it that are stale. */
+static void a_table_that_grows_finds_all(void **state)
+{
+    (void)state;
+#ifdef HYP_SMALL_SIZES
+    enum { LEAVES = 100, ROWS = 10000 };
+#else
+    enum { LEAVES = 700, ROWS = 400000 };
+#endif
+    static hyp_class_id leaves[LEAVES], ids[ROWS];
+    hyp_egraph *eg = new_graph(false, NULL);
+    hyp_symbol f;
+    must(hyp_egraph_symbol(eg, "f", &f, &diag));
+    for (uint32_t i = 0; i < LEAVES; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "x%u", i);
+        leaves[i] = term(eg, name);
+    }
+    for (uint32_t i = 0; i < ROWS; i++) {
+        must(hyp_egraph_add(eg, f, (hyp_class_id[]){leaves[i % LEAVES], leaves[i / LEAVES]}, 2, &ids[i], NULL, &diag));
+        if (i % (ROWS / 40) != 1) continue;
+        must(hyp_egraph_union(eg, leaves[i % LEAVES], leaves[(i + 1) % LEAVES], NULL, NULL, &diag));
+        must(hyp_egraph_rebuild(eg, &diag));
+    }
+    rebuild_and_check(eg);
+    for (uint32_t i = 0; i < ROWS; i++)
+        assert_int_equal(hyp_egraph_lookup(eg, f, (hyp_class_id[]){leaves[i % LEAVES], leaves[i / LEAVES]}, 2),
+                         hyp_egraph_find(eg, ids[i]));
+    hyp_egraph_destroy(eg);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +251,7 @@ int main(void)
         cmocka_unit_test(congruence_follows_unions),    cmocka_unit_test(congruence_reaches_through_cycles),
         cmocka_unit_test(the_older_id_names_the_class), cmocka_unit_test(class_nodes_are_listed_oldest_first),
         cmocka_unit_test(bad_calls_are_refused),        cmocka_unit_test(closure_agrees_with_the_naive_one),
+        cmocka_unit_test(a_table_that_grows_finds_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

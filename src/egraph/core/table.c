@@ -5,6 +5,13 @@
 
 #include "egraph/core/state.h"
 
+/* Tables of fewer slots are made anew from the rows, which are near. */
+#ifdef HYP_SMALL_SIZES
+enum { SMALL = 64 };
+#else
+enum { SMALL = 1 << 18 };
+#endif
+
 static void insert(hyp_egraph *eg, hyp_slot slot)
 {
     size_t at = hyp_table_home(eg, slot.tag);
@@ -64,7 +71,7 @@ static size_t whole(size_t count) { return hyp_large_room(count * sizeof(hyp_slo
 
 hyp_status hyp_eg_reserve_slots(hyp_egraph *eg, size_t more, hyp_diag *diag)
 {
-    enum { FIRST = 16, SMALL = 1 << 18 };
+    enum { FIRST = 16 };
     size_t live = (eg->live_count + more) * HYP_SLOTS_EACH, used = (eg->slot_used + more) * 2, had = eg->slot_count;
     if (live < had && used < had) return HYP_OK;
     if (live < had) {
