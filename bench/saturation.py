@@ -2,13 +2,15 @@
 
     python3 bench/saturation.py [--bin build/release/bin ...] [--rounds 5] [--save FOLDER]
 
-A transformer of 48 layers as exporters write it (large_graphs.py), NasRNN (table_networks.py), a two-level lattice network (the
-greatest of some least of linear functions, written as such networks are exported: by products with sums behind them and
-pairs of Relu, with no activation between most of them), and such products alone. Prints for each build the e-nodes, the
-iterations of all phases, the least seconds of the whole rewriting (phases, facts, extraction, prices of plans) and of the
-compilation, as `hypatiac --stats` has them, and which phase met a limit. --save only writes the models.
+A transformer of 48 layers as exporters write it (large_graphs.py), NasRNN (table_networks.py), a two-level lattice network
+(the greatest of some least of linear functions, written as such networks are exported: by products with sums behind them
+and pairs of Relu, with no activation between most of them), and such products alone. Prints for each build the e-nodes,
+the iterations of all phases, and the least seconds: of saturation (of `--trace`; 0 from a build that has none), of all
+rewriting, with extraction and prices of plans, and of the compilation (of `--stats`); and which phase met a limit. --save
+only writes the models.
 """
 import argparse
+import json
 import os
 import re
 import subprocess
@@ -69,9 +71,13 @@ MODELS = [
 ]
 
 
-def run_once(tool, path):
-    """E-nodes, iterations and which phase did not saturate; seconds of rewriting, and of all."""
-    run = subprocess.run([tool, path, "--dry-run", "--stats"], capture_output=True, text=True)
+def run_once(tool, path, trace):
+    """E-nodes, iterations and which phase did not saturate; seconds of saturation, of rewriting, and of all."""
+    command = [tool, path, "--dry-run", "--stats"]
+    run = subprocess.run(command + ["--trace", trace], capture_output=True, text=True)
+    traced = run.returncode != 2
+    if not traced:
+        run = subprocess.run(command, capture_output=True, text=True)
     text = run.stdout + run.stderr
     if run.returncode:
         sys.exit(f"{tool} {path}: {text[-500:]}")
@@ -79,7 +85,12 @@ def run_once(tool, path):
     seconds = re.search(r"^seconds +import ([\d.]+), rewrite ([\d.]+), lower ([\d.]+)", text, re.M)
     took = [float(s) for s in seconds.groups()]
     stops = [part for part in size[3].split(", ") if not part.endswith(" saturated")]
-    return (int(size[1]), int(size[2]), ", ".join(stops) or "saturated"), took[1], sum(took)
+    saturate = 0
+    if traced:
+        with open(trace, encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+        saturate = sum(e["dur"] for e in events if e.get("ph") == "X" and e["name"] == "saturate") * 1e-6
+    return (int(size[1]), int(size[2]), ", ".join(stops) or "saturated"), (saturate, took[1], sum(took))
 
 
 def main():
@@ -94,17 +105,18 @@ def main():
             make(path)
         if args.save:
             return
-        print(f"{'model':24s} {'build':24s} {'e-nodes':>8s} {'iterations':>10s} {'rewriting':>10s} {'all':>8s}")
+        print(f"{'model':24s} {'build':24s} {'e-nodes':>8s} {'iterations':>10s} {'saturating':>10s} {'rewriting':>10s} "
+              f"{'all':>8s}")
         for (name, _), path in zip(MODELS, paths):
             best = {}
             for _ in range(args.rounds):
                 for build in args.bin:
-                    size, rewrite, total = run_once(os.path.join(build, "hypatiac"), path)
-                    was = best.get(build, (size, 1e9, 1e9))
-                    best[build] = (size, min(rewrite, was[1]), min(total, was[2]))
-            for build, (size, rewrite, total) in best.items():
-                print(f"{name:24s} {build[-24:]:24s} {size[0]:8d} {size[1]:10d} {rewrite:8.4f} s {total:6.3f} s  {size[2]}",
-                      flush=True)
+                    size, took = run_once(os.path.join(build, "hypatiac"), path, os.path.join(folder, "trace.json"))
+                    was = best.get(build, (size, took))[1]
+                    best[build] = (size, tuple(map(min, took, was)))
+            for build, (size, took) in best.items():
+                print(f"{name:24s} {build[-24:]:24s} {size[0]:8d} {size[1]:10d} {took[0]:8.4f} s {took[1]:8.4f} s "
+                      f"{took[2]:6.3f} s  {size[2]}", flush=True)
 
 
 if __name__ == "__main__":
