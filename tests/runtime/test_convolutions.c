@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/cpu/vector_kernels.h"
+#include "runtime/cpu/cpu.h"
 #include "runtime/support.h"
 
 static plan_builder b;
@@ -372,6 +372,88 @@ static void lines_of_channels_agree(void **state)
                        places[round % 5], 1 + (int64_t)rng_below(&r, 2), 1 + (int64_t)rng_below(&r, 2));
 }
 
+typedef struct lines_of_windows {
+    int64_t channels, results, kernel[2], stride[2], gap[2]; /* lines, places */
+    int64_t lines, places, top, height;                      /* of results; where they begin in the image, and its lines */
+} lines_of_windows;
+
+/* What a line's windows have in the image, in double: x has the lines that they want. */
+static void sum_windows(const lines_of_windows *o, const float *x, int64_t width, const float *w, const float *bias,
+                        float *want)
+{
+    for (int64_t i = 0; i < o->lines * o->places * o->results; i++) {
+        int64_t n = i % o->results, place = i / o->results % o->places, line = i / o->results / o->places;
+        double sum = (double)bias[n] + (double)want[i];
+        for (int64_t j = 0; j < o->kernel[0] * o->kernel[1] * o->channels; j++) {
+            int64_t c = j % o->channels, along = j / o->channels % o->kernel[1], row = j / o->channels / o->kernel[1];
+            int64_t from = line * o->stride[0] + row * o->gap[0];
+            if (o->top + from < 0 || o->top + from >= o->height) continue;
+            sum += (double)x[(from * width + place * o->stride[1] + along * o->gap[1]) * o->channels + c] *
+                   (double)w[j * o->results + n];
+        }
+        want[i] = (float)sum;
+    }
+}
+
+/* By every kernel that this processor has: lines outside of the image are NaN here, since nothing may read them. */
+static void check_windows(const hyp_cpu_kernels *kernels, const lines_of_windows *o)
+{
+    int64_t width = (o->places - 1) * o->stride[1] + (o->kernel[1] - 1) * o->gap[1] + 1;
+    int64_t height = (o->lines - 1) * o->stride[0] + (o->kernel[0] - 1) * o->gap[0] + 1;
+    int64_t k = o->kernel[0] * o->kernel[1] * o->channels, line = width * o->channels;
+    size_t count = (size_t)(o->lines * o->places * o->results);
+    float *x = random_floats((size_t)(height * line), 1), *w = random_floats((size_t)(k * o->results), 1 / sqrt((double)k)),
+          *bias = random_floats((size_t)o->results, 1), *y = random_floats(count, 1), *want = calloc(count, sizeof *want);
+    assert_non_null(want);
+    memcpy(want, y, count * sizeof *want);
+    for (int64_t i = 0; i < height * line; i++)
+        if (o->top + i / line < 0 || o->top + i / line >= o->height) x[i] = NAN;
+    sum_windows(o, x, width, w, bias, want);
+    hyp_mlp *packed = hyp_cpu_pack_layers(kernels, 1, w, o->results, k, bias, NULL);
+    assert_non_null(packed);
+    bool gaps = o->gap[1] > 1;
+    const hyp_windows g = {.lines = o->lines,
+                           .places = o->places,
+                           .x_line = o->stride[0] * line,
+                           .x_place = o->stride[1] * o->channels,
+                           .rows = o->kernel[0],
+                           .apart = o->gap[0] * line,
+                           .runs = gaps ? o->kernel[1] : 1,
+                           .gap = o->gap[1] * o->channels,
+                           .top = o->top,
+                           .step = o->stride[0],
+                           .spread = o->gap[0],
+                           .height = o->height};
+    int64_t panel = (int64_t)kernels->panel * kernels->width;
+    kernels->windows(&packed->layers[0], &g, x, y, y, 0, (o->results + panel - 1) / panel);
+    assert_close(y, want, count, 1e-5);
+    hyp_cpu_free_layers(packed);
+    free(x), free(w), free(bias), free(y), free(want);
+}
+
+/* Lines that are shorter than a tile and longer, whose windows stick out of the image or lie outside altogether. */
+static void windows_agree(void **state)
+{
+    (void)state;
+    const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX];
+    hyp_cpu_kernels_list(list);
+    for (int k = 0; list[k]; k++)
+        for (int round = 0; round < rounds(150); round++) {
+            lines_of_windows o = {.channels = 1 + (int64_t)rng_below(&r, 20),
+                                  .results = 1 + (int64_t)rng_below(&r, 5 * (uint64_t)list[k]->width),
+                                  .lines = 1 + (int64_t)rng_below(&r, 9),
+                                  .places = 1 + (int64_t)rng_below(&r, 15),
+                                  .top = (int64_t)rng_below(&r, 14) - 10,
+                                  .height = 1 + (int64_t)rng_below(&r, 9)};
+            for (int axis = 0; axis < 2; axis++) {
+                o.kernel[axis] = 1 + (int64_t)rng_below(&r, 4);
+                o.stride[axis] = 1 + (int64_t)rng_below(&r, 3);
+                o.gap[axis] = 1 + (int64_t)rng_below(&r, 3) / 2;
+            }
+            check_windows(list[k], &o);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -384,6 +466,7 @@ int main(void)
         cmocka_unit_test(convolutions_of_groups_agree),
         cmocka_unit_test(convolutions_of_channels_agree),
         cmocka_unit_test(lines_of_channels_agree),
+        cmocka_unit_test(windows_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,13 +18,16 @@
 enum { SUMS = 8, BLOCK_PANELS = SUMS / HYP_PANEL };
 enum { LINE = 16, AHEAD = 1024 }; /* floats of a cache line, and from a load to what is asked for with it */
 
+enum { TILE_ROWS = 6 }; /* at most */
+
 /* One layer of a tile's work. */
 typedef struct tile_args {
     const float *x, *w, *bias;
+    int64_t *at; /* TILE_ROWS places where its rows begin, from x on */
     const float *added; /* before the activation, at the stride of y; NULL: nothing */
     float *y;
-    int64_t k, rows, apart, runs, gap; /* a row of x is that of hyp_windows, its runs of k numbers */
-    int64_t x_stride, y_stride;
+    int64_t k, begin, rows, apart, runs, gap; /* a row of x is that of hyp_windows from `begin` on, its runs of k numbers */
+    int64_t y_stride;
     int64_t columns; /* results to store in each row: more than (V - 1) * W, at most V * W */
     bool relu;       /* follows in registers */
 } tile_args;
@@ -58,17 +61,17 @@ INLINE void store_results(const tile_args *t, const vf *acc, const int R, const 
     }
 }
 
-/* acc[r][v] += x[r] * w[v]: one step of k. Several rows take so long for a line of weights that the processor sees too few of
+/* acc[r][v] += x[r][i] * w[v]: one step of k. Several rows take so long for a line of weights that the processor sees too few of
  * the loads that follow: these are asked for ahead. */
-INLINE void multiply(vf *acc, const float *w, const float *x, int64_t x_stride, const int R, const int V)
+INLINE void multiply(vf *acc, const float *w, const float *const *x, int64_t i, const int R, const int V)
 {
     vf wv[HYP_PANEL];
-    for (int i = 0; R > 1 && i < V * W; i += LINE) __builtin_prefetch(w + AHEAD + i);
+    for (int j = 0; R > 1 && j < V * W; j += LINE) __builtin_prefetch(w + AHEAD + j);
     UNROLL
     for (int v = 0; v < V; v++) wv[v] = load(w + v * W);
     UNROLL
     for (int r = 0; r < R; r++) {
-        vf xr = splat(x[r * x_stride]);
+        vf xr = splat(x[r][i]);
         UNROLL
         for (int v = 0; v < V; v++) acc[r * V + v] += wv[v] * xr;
     }
@@ -87,26 +90,31 @@ INLINE void finish_tile(const tile_args *t, vf *acc, const int R, const int V)
     store_results(t, acc, R, V);
 }
 
-/* R, V and U are constants at every call, so the loops over them unroll and acc lives in registers. */
-INLINE void tile(const tile_args *t, const int R, const int V, const int U)
+/* acc += a run of k floats from i on in each row, by the weights from w on; gives those that follow. */
+INLINE const float *multiply_run(vf *acc, const float *w, const float *const *x, int64_t i, int64_t k, const int R,
+                                 const int V, const int U)
 {
-    enum { ROWS = 6 };
-    vf acc[SUMS > ROWS * HYP_PANEL ? SUMS : ROWS * HYP_PANEL];
-    const float *x = t->x, *w = t->w;
+    int64_t end = i + k;
+    for (; U > 1 && i + U <= end; i += U, w += U * V * W) {
+        UNROLL
+        for (int u = 0; u < U; u++) multiply(acc + u * R * V, w + u * V * W, x, i + u, R, V);
+    }
+    for (; i < end; i++, w += V * W) multiply(acc, w, x, i, R, V);
+    return w;
+}
+
+/* R, V and U are constants at every call, so the loops over them unroll and acc lives in registers. */
+INLINE void tile(const tile_args *t, const int R, const int V, const int U, const bool windows)
+{
+    vf acc[SUMS > TILE_ROWS * HYP_PANEL ? SUMS : TILE_ROWS * HYP_PANEL];
+    const float *x[TILE_ROWS], *w = t->w;
+    UNROLL
+    for (int r = 0; r < R; r++) x[r] = t->x + t->at[r];
     UNROLL
     for (int j = 0; j < U * R * V; j++) acc[j] = (vf){0};
-    for (int64_t row = 0; row < t->rows; row++, x += t->apart) {
-        const float *from = x;
-        for (int64_t run = 0; run < t->runs; run++, from += t->gap) {
-            int64_t i = 0;
-            for (; U > 1 && i + U <= t->k; i += U, w += U * V * W) {
-                UNROLL
-                for (int u = 0; u < U; u++)
-                    multiply(acc + u * R * V, w + u * V * W, from + i + u, t->x_stride, R, V);
-            }
-            for (; i < t->k; i++, w += V * W) multiply(acc, w, from + i, t->x_stride, R, V);
-        }
-    }
+    if (!windows) multiply_run(acc, w, x, 0, t->k, R, V, U);
+    for (int64_t row = 0, from = t->begin; windows && row < t->rows; row++, from += t->apart)
+        for (int64_t run = 0; run < t->runs; run++) w = multiply_run(acc, w, x, from + run * t->gap, t->k, R, V, U);
     UNROLL
     for (int j = R * V; j < U * R * V; j++) acc[j % (R * V)] += acc[j];
     finish_tile(t, acc, R, V);
@@ -124,13 +132,14 @@ static __attribute__((noinline)) void tile_block(const tile_args *t)
     for (int64_t i = 0; i < t->k; i++, w += HYP_PANEL * W) {
         UNROLL
         for (int p = 0; p < BLOCK_PANELS; p++)
-            multiply(acc + p * HYP_PANEL, w + p * apart, t->x + i, t->x_stride, 1, HYP_PANEL);
+            multiply(acc + p * HYP_PANEL, w + p * apart, &t->x, i, 1, HYP_PANEL);
     }
     finish_tile(t, acc, 1, V);
 }
 
 #define TILE(R, V, U)                                                                                                  \
-    static __attribute__((noinline)) void tile_##R##_##V(const tile_args *t) { tile(t, R, V, U); }
+    static __attribute__((noinline)) void tile_##R##_##V(const tile_args *t) { tile(t, R, V, U, false); }               \
+    static __attribute__((noinline)) void window_##R##_##V(const tile_args *t) { tile(t, R, V, U, true); }
 TILE(1, 1, 8)
 TILE(1, 2, 4)
 TILE(2, 1, 4)
@@ -152,18 +161,25 @@ TILE(4, 3, 1)
 TILE(4, 4, 1)
 TILE(6, 3, 1)
 TILE(6, 4, 1)
-#define TILES(R)                                                                                                       \
+#define OF_ROWS(what, R)                                                                                               \
     {                                                                                                                  \
-        tile_##R##_1, tile_##R##_2, tile_##R##_3, tile_##R##_4                                                         \
+        what##_##R##_1, what##_##R##_2, what##_##R##_3, what##_##R##_4                                                 \
     }
 #else
-#define TILES(R)                                                                                                       \
+#define OF_ROWS(what, R)                                                                                               \
     {                                                                                                                  \
-        tile_##R##_1, tile_##R##_2                                                                                     \
+        what##_##R##_1, what##_##R##_2                                                                                 \
     }
 #endif
+#define ALL_ROWS(what)                                                                                                 \
+    {                                                                                                                  \
+        [1] = OF_ROWS(what, 1), [2] = OF_ROWS(what, 2), [3] = OF_ROWS(what, 3), [4] = OF_ROWS(what, 4),                \
+        [6] = OF_ROWS(what, 6)                                                                                         \
+    }
 
 typedef void (*tile_function)(const tile_args *);
+static const tile_function tiles[TILE_ROWS + 1][HYP_PANEL] = ALL_ROWS(tile);
+static const tile_function windows[TILE_ROWS + 1][HYP_PANEL] = ALL_ROWS(window);
 
 /* n elements from y on, by the code of pointwise steps: it exists once, not once per tile size. */
 static void activate_run(const hyp_block_instr *in, float *y, int64_t n)
@@ -199,31 +215,63 @@ static void add_run(float *y, const float *added, int64_t n)
     if (i < n) store_some(y + i, load_some(y + i, n - i, 0) + load_some(added + i, n - i, 0), n - i);
 }
 
-/* Rows by one panel of so many vectors: those from x, added and y on. */
-static void run_rows(tile_args *t, int64_t vectors, int64_t rows, const float *x, const float *added, float *y)
+/* How many of the rows that are left the next tile takes. */
+INLINE int64_t tile_rows(int64_t left)
 {
-    static const tile_function tiles_1[] = TILES(1), tiles_2[] = TILES(2), tiles_3[] = TILES(3), tiles_4[] = TILES(4),
-                               tiles_6[] = TILES(6);
-    for (int64_t row = 0; row < rows;) {
-        int64_t more = rows - row;
-        t->x = x + row * t->x_stride;
-        t->y = y + row * t->y_stride;
-        t->added = added ? added + row * t->y_stride : NULL;
-        if (more >= 6 && more != 7 && more != 8) { /* better as 4 and the rest */
-            tiles_6[vectors - 1](t);
-            row += 6;
-        } else if (more >= 4) {
-            tiles_4[vectors - 1](t);
-            row += 4;
-        } else if (more == 3) {
-            tiles_3[vectors - 1](t);
-            row += 3;
-        } else if (more == 2) {
-            tiles_2[vectors - 1](t);
-            row += 2;
+    if (left >= 6 && left != 7 && left != 8) return 6; /* those are better as 4 and the rest */
+    return left >= 4 ? 4 : left;
+}
+
+/* `count` rows, whose results are those of y and added from `row` on. */
+INLINE void run_tile(tile_args *t, tile_function run, int64_t row, const float *added, float *y)
+{
+    t->y = y + row * t->y_stride;
+    t->added = added ? added + row * t->y_stride : NULL;
+    run(t);
+}
+
+INLINE void place_rows(int64_t *at, int64_t x_stride)
+{
+    for (int64_t r = 0; r < TILE_ROWS; r++) at[r] = r * x_stride;
+}
+
+/* Rows by one panel of so many vectors: those from x, added and y on. */
+static void run_rows(tile_args *t, int64_t vectors, int64_t rows, const float *x, int64_t x_stride, const float *added,
+                     float *y)
+{
+    for (int64_t row = 0, count; row < rows; row += count) {
+        count = tile_rows(rows - row);
+        t->x = x + row * x_stride;
+        run_tile(t, tiles[count][vectors - 1], row, added, y);
+    }
+}
+
+/* The same for lines of windows, where t->at has the places of a line: a tile may begin in one line and end in another. */
+static void run_lines(tile_args *t, int64_t vectors, const hyp_windows *g, int64_t lines, const float *x,
+                      const float *added, float *y)
+{
+    const tile_function(*kinds)[HYP_PANEL] = t->rows == 1 && t->runs == 1 ? tiles : windows;
+    bool dense = g->x_line == g->places * g->x_place; /* as if all were one line */
+    int64_t rows = lines * g->places, places = dense ? rows : g->places, place = 0;
+    t->x = x + (kinds == tiles ? t->begin : 0);
+    for (int64_t row = 0, count; row < rows; row += count) {
+        count = tile_rows(rows - row);
+        bool bent = place + count > places;
+        const float *from = t->x;
+        for (int64_t r = 0; bent && r < count; r++, place++, from += g->x_place) {
+            if (place == places) { /* the next line */
+                from += g->x_line - places * g->x_place;
+                place = 0;
+            }
+            t->at[r] = from - t->x;
+        }
+        run_tile(t, kinds[count][vectors - 1], row, added, y);
+        if (bent) {
+            place_rows(t->at, g->x_place);
+            t->x = from;
         } else {
-            tiles_1[vectors - 1](t);
-            row += 1;
+            t->x += count * g->x_place;
+            place += count;
         }
     }
 }
@@ -244,8 +292,9 @@ static void run_panels(const hyp_mlp_layer *layer, int64_t rows, const float *x,
                        float *y, int64_t y_stride, int64_t first, int64_t end)
 {
     enum { BLOCK = BLOCK_PANELS * HYP_PANEL * W };
-    tile_args t = {
-        .k = layer->k, .rows = 1, .runs = 1, .x_stride = x_stride, .y_stride = y_stride, .relu = is_relu(&layer->act)};
+    int64_t at[TILE_ROWS];
+    place_rows(at, x_stride);
+    tile_args t = {.at = at, .k = layer->k, .y_stride = y_stride, .relu = is_relu(&layer->act)};
     int64_t start = first * HYP_PANEL * W, stop = end * HYP_PANEL * W < layer->n ? end * HYP_PANEL * W : layer->n;
     for (int64_t column = start; column < stop;) {
         int64_t vectors = take_panel(&t, layer, column);
@@ -258,31 +307,64 @@ static void run_panels(const hyp_mlp_layer *layer, int64_t rows, const float *x,
             column += BLOCK;
             continue;
         }
-        run_rows(&t, vectors, rows, x, added ? added + column : NULL, y + column);
+        run_rows(&t, vectors, rows, x, x_stride, added ? added + column : NULL, y + column);
         column += HYP_PANEL * W;
     }
     if (start < stop) activate_rows(&layer->act, y + start, rows, stop - start, y_stride);
 }
 
-/* The same where each row of x is a window: lines of places, whose windows overlap. */
+/* Of the rows of a window those from `first` to `end` lie in the image. */
+typedef struct inside {
+    int64_t first, end;
+} inside;
+
+static inside find_inside(const hyp_windows *g, int64_t line)
+{
+    int64_t top = g->top + line * g->step, below = g->height - top;
+    int64_t first = top < 0 ? (g->spread - 1 - top) / g->spread : 0;
+    int64_t end = below > 0 ? (below + g->spread - 1) / g->spread : 0;
+    if (end > g->rows) end = g->rows;
+    return (inside){first < end ? first : end, end};
+}
+
+/* How many lines from this one on have windows with the same rows in the image. */
+static int64_t count_alike(const hyp_windows *g, int64_t line, inside rows)
+{
+    for (int64_t next = line + 1; next < g->lines; next++) {
+        inside now = find_inside(g, next);
+        if (now.first != rows.first || now.end != rows.end) return next - line;
+    }
+    return g->lines - line;
+}
+
+/* The same where each row of x is a window: lines of places, whose windows overlap. The zeros above and below the image
+ * are left out; lines of which the same is left share tiles. */
 static void run_windows(const hyp_mlp_layer *layer, const hyp_windows *g, const float *x, const float *added, float *y,
                         int64_t first, int64_t end)
 {
-    tile_args t = {.k = layer->k / g->rows / g->runs,
-                   .rows = g->rows,
+    int64_t window_row = layer->k / g->rows, y_line = g->places * layer->n;
+    int64_t at[TILE_ROWS];
+    place_rows(at, g->x_place);
+    tile_args t = {.at = at,
+                   .k = window_row / g->runs,
                    .apart = g->apart,
                    .runs = g->runs,
                    .gap = g->gap,
-                   .x_stride = g->x_place,
                    .y_stride = layer->n,
                    .relu = is_relu(&layer->act)};
     int64_t start = first * HYP_PANEL * W, stop = end * HYP_PANEL * W < layer->n ? end * HYP_PANEL * W : layer->n;
-    int64_t y_line = g->places * layer->n;
     for (int64_t column = start; column < stop; column += HYP_PANEL * W) {
         int64_t vectors = take_panel(&t, layer, column);
-        for (int64_t line = 0; line < g->lines; line++)
-            run_rows(&t, vectors, g->places, x + line * g->x_line, added ? added + line * y_line + column : NULL,
-                     y + line * y_line + column);
+        const float *weights = t.w;
+        for (int64_t line = 0, lines; line < g->lines; line += lines) {
+            inside rows = find_inside(g, line);
+            lines = count_alike(g, line, rows);
+            t.w = weights + rows.first * window_row * vectors * W;
+            t.begin = rows.first * g->apart;
+            t.rows = rows.end - rows.first;
+            int64_t to = line * y_line + column;
+            run_lines(&t, vectors, g, lines, x + line * g->x_line, added ? added + to : NULL, y + to);
+        }
     }
     if (start < stop) activate_rows(&layer->act, y + start, g->lines * g->places, stop - start, layer->n);
 }

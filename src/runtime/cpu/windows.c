@@ -92,7 +92,11 @@ static void run_part(const run_state *r, int64_t image, int64_t o, int64_t first
                            .rows = c->kernel[Y],
                            .apart = c->dilation[Y] * line,
                            .runs = gaps ? c->kernel[X] : 1,
-                           .gap = c->dilation[X] * c->in_channels};
+                           .gap = c->dilation[X] * c->in_channels,
+                           .top = o * c->stride[Y] - c->before[Y],
+                           .step = c->stride[Y],
+                           .spread = c->dilation[Y],
+                           .height = c->in[Y]};
     if (s->in_place) {
         x += o * g.x_line;
     } else {
