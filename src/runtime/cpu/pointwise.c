@@ -344,16 +344,26 @@ static bool is_single(const pointwise *s, size_t i)
 }
 
 /* As much as the registers have room for in the first-level cache: a call for every block takes as long as some hundred
- * elements. Short runs share blocks, and 16 bits are rounded by kernels that have room for no more. */
+ * elements. 16 bits are rounded by kernels that have room for no more than the least. */
 static int64_t choose_block(const pointwise *s)
 {
     enum { ROOM = 4096 };
     int64_t block = HYP_BLOCK;
-    if (s->compute != HYP_F32 || s->together > 1) return block;
+    if (s->compute != HYP_F32) return block;
     for (size_t i = 0; i < s->instrs; i++)
         if (s->instr[i].to != HYP_F32) return block;
     while (2 * block * (int64_t)registers_of(s) <= ROOM) block *= 2;
     return block;
+}
+
+/* Short runs share blocks, so many that a block is whole vectors where it has room for that: these are read and written
+ * where they lie. */
+static int64_t choose_together(const pointwise *s)
+{
+    if (s->compute != HYP_F32 || s->length <= 0 || s->length > HYP_BLOCK / 2) return 1;
+    int64_t runs = s->block / s->length, whole = LANES;
+    while (whole > 1 && s->length * whole / 2 % LANES == 0) whole /= 2;
+    return runs > whole ? runs / whole * whole : runs;
 }
 
 static bool is_direct(const pointwise *s)
@@ -391,7 +401,6 @@ static void translate(const HypPlan__Program *p, const HypPlan__Pointwise *step,
     hyp_walk_coalesce(&s->walk);
     s->length = hyp_walk_take_inner(&s->walk, s->steps);
     s->runs = hyp_walk_count(&s->walk);
-    s->together = s->compute == HYP_F32 && s->length > 0 && s->length <= HYP_BLOCK / 2 ? HYP_BLOCK / s->length : 1;
     for (size_t i = 0; i < s->inputs; i++) {
         s->input[i].dense = is_dense(s, i);
         s->input[i].single = is_single(s, i);
@@ -416,6 +425,7 @@ hyp_status hyp_cpu_prepare_pointwise(hyp_cpu_model *model, const int64_t *values
     translate(model->plan->program, op->step->pointwise, values, &s);
     s.far = is_far(&s);
     s.block = choose_block(&s);
+    s.together = choose_together(&s);
     s.direct = is_direct(&s);
     op->work_bytes = (size_t)model->device->threads * registers_of(&s) * block_bytes(&s);
     return hyp_cpu_keep_state(op, run_pointwise, &s, sizeof s, diag);
