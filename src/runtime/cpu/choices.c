@@ -322,16 +322,39 @@ static double winograd_seconds(const asked *a, uint32_t x, uint32_t y)
     return products + tiles * PLACES * (double)(in_room + out_room) * transform_seconds;
 }
 
-/* Our own ways to convolve. The kernel of layers is faster than oneDNN's convolution with vectors of 8 floats, as
- * measured, if channels fill them; with vectors of 16 it is slower. That of groups is faster where these have fewer
- * channels than oneDNN's vectors. That of channels by themselves is slower than oneDNN's, but with vectors of 4 floats
- * it is taken: oneDNN 2.6 cannot do them all for SSE4.1 (onednn_cannot_convolve). A
- * product and sums are faster for transposed convolutions, and where a convolution makes too few channels to fill
- * vectors of many, or has so few places that reading its weights counts; not where the columns that a row of results
- * needs leave the cache. */
+enum { FEW_CHANNELS = 8, CACHED_FLOATS = 1 << 20 };
+
+/* What the kernel of layers takes for windows, over what oneDNN's convolution is predicted to. With vectors of 8 floats it is
+ * faster but where channels do not fill panels, or where the first convolution of a network reads few of them, if oneDNN
+ * need not turn a tensor; with vectors of 16 it is slower but for a single channel, few places, and steps of several places,
+ * for which oneDNN 2.6 makes a copy of x. Too few results for a vector cost oneDNN more. reads: floats of weights. */
+static double own_over_onednn(const asked *a, const HypPlan__Call *call, double places, double taps, double reads)
+{
+    enum { FEW_PLACES = 64, FEW_TAPS = 9, WIDE = 16 };
+    uint32_t x = call->inputs_plus1[0] - 1, y = call->outputs[0];
+    const hyp_cpu_kernels *kernels = a->model->device->kernels;
+    int64_t in = size_of(a, x, 1), channels = size_of(a, y, 1), panel = (int64_t)kernels->panel * kernels->width;
+    const double faster = 0.8, slower = 1.5;
+    if (channels < FEW_CHANNELS) return in >= FEW_CHANNELS && taps == 1 ? faster : slower;
+    if (kernels->width < FEW_CHANNELS) return faster;
+    if (kernels->width < WIDE) {
+        const bool *last = a->channels_last;
+        bool fills = channels % panel == 0 || channels >= 4 * panel, first = in > 1 && in <= 4;
+        return last && last[y] && (first || (!fills && last[x])) ? slower : faster;
+    }
+    bool steps = taps == 1 && size_of(a, x, 3) > size_of(a, y, 3) && reads <= CACHED_FLOATS / 16;
+    bool alone = in == 1 && channels % kernels->width == 0;
+    bool few = places <= FEW_PLACES && taps <= FEW_TAPS && channels % panel == 0;
+    return steps || alone || few ? faster : slower;
+}
+
+/* Our own ways to convolve. The kernel of groups is faster where these have fewer channels than oneDNN's vectors. That
+ * of channels by themselves is slower than oneDNN's, but with vectors of 4 floats it is taken: oneDNN 2.6 cannot do them
+ * all for SSE4.1 (onednn_cannot_convolve). A product and sums are faster for transposed convolutions, and where a
+ * convolution makes too few channels to fill vectors of many, or has so few places that reading its weights counts; not
+ * where the columns that a row of results needs leave the cache. */
 static void offer_convolution(asked *a)
 {
-    enum { FEW_CHANNELS = 8, FEW_PLACES = 16, CACHED_FLOATS = 1 << 20 };
     const HypPlan__Call *call = a->step->call;
     bool transpose = strcmp(call->kernel, "conv-transpose") == 0;
     if (!transpose && strcmp(call->kernel, "conv") != 0) return;
@@ -340,11 +363,12 @@ static void offer_convolution(asked *a)
     int64_t channels = size_of(a, y, 1);
     double rows = (double)size_of(a, w, 2), taps = rows * (double)size_of(a, w, 3);
     double places = (double)(size_of(a, y, 2) * size_of(a, y, 3)), reads = taps * (double)(channels * size_of(a, x, 1));
-    bool tiny = !transpose && taps > 1 && places <= FEW_PLACES && reads > CACHED_FLOATS / 4;
+    bool wide = a->model->device->kernels->width > FEW_CHANNELS;
+    bool tiny = !transpose && taps > 1 && places <= (wide ? 4 : 9) && reads > CACHED_FLOATS / 4;
     bool few = channels < FEW_CHANNELS && size_of(a, x, 1) >= FEW_CHANNELS && taps > 1;
     bool cached = rows * taps * (double)channels * (double)size_of(a, x, 3) <= CACHED_FLOATS;
     bool clips = !transpose && strcmp(call->attrs[4]->text, "relu6") == 0; /* in a pass of its own, but not by oneDNN */
-    bool fills = !clips && channels >= FEW_CHANNELS && a->model->device->kernels->width <= FEW_CHANNELS;
+    double own = clips && !wide ? 1.5 : own_over_onednn(a, call, places, taps, reads);
     int64_t of_group = size_of(a, w, 1);
     bool grouped = !transpose && of_group < size_of(a, x, 1);
     if (grouped && of_group == 1 && channels == size_of(a, x, 1))
@@ -355,7 +379,7 @@ static void offer_convolution(asked *a)
         hyp_choice_offer(a->choice, "own by groups", HYP_CPU_GROUPED, (of_group < FEW_CHANNELS ? 0.8 : 1.5) * a->alone,
                          NULL);
     if (!transpose && !grouped)
-        hyp_choice_offer(a->choice, "own", HYP_CPU_WINDOWS, (fills ? 0.8 : 1.5) * a->alone, NULL);
+        hyp_choice_offer(a->choice, "own", HYP_CPU_WINDOWS, own * a->alone, NULL);
     if (!transpose && !grouped && rows == 3 && taps == 9)
         hyp_choice_offer(a->choice, "own in fewer multiplications", HYP_CPU_WINOGRAD, winograd_seconds(a, x, y), NULL);
     hyp_choice_offer(a->choice, "product and sums of its columns", HYP_CPU_COLUMNS,
