@@ -1,7 +1,7 @@
 /* Largest, smallest, product over axes; where the largest or smallest is along one, and what softmax is made of. */
 #include <math.h>
 
-#include "kernels/kernels.h"
+#include "kernels/along.h"
 #include "kernels/softmax_stats.h"
 
 hyp_kernel_fn hyp_kernel_reduce_max, hyp_kernel_reduce_min, hyp_kernel_reduce_prod, hyp_kernel_argmax, hyp_kernel_argmin,
@@ -119,24 +119,30 @@ static bool is_better(const hyp_array *x, int64_t a, int64_t b, bool largest)
 }
 
 /* attrs: axis, keep, last. */
-static hyp_status locate(const hyp_kernel_call *c, bool largest)
+hyp_status hyp_kernel_read_locate(const hyp_kernel_call *c, hyp_along *out)
 {
     const hyp_array *x = &c->in[0], *y = &c->out[0];
-    bool last = c->attrs[2].i != 0;
-    int64_t outer, size, inner, shape[HYP_MAX_RANK];
+    int64_t shape[HYP_MAX_RANK];
     int32_t axis, rank = 0;
     HYP_TRY(hyp_kernel_axis(c, c->attrs[0].i, x->rank, &axis));
     for (int32_t i = 0; i < x->rank; i++)
         if (i != axis || c->attrs[1].i) shape[rank++] = i == axis ? 1 : x->dims[i];
     HYP_TRY(hyp_kernel_want_shape(c, y, rank, shape, "the result"));
     if (y->dtype != HYP_I64) return hyp_kernel_fail(c, "the result is of another type");
-    if (y->count == 0) return HYP_OK;
-    hyp_array_split(x, axis, &outer, &size, &inner);
-    if (size == 0) return hyp_kernel_fail(c, "the axis is empty");
-    for (int64_t lane = 0; lane < outer * inner; lane++) {
-        int64_t first = lane / inner * size * inner + lane % inner, best = 0;
-        for (int64_t i = 1; i < size; i++) {
-            int64_t at = first + i * inner, top = first + best * inner;
+    hyp_array_split(x, axis, &out->outer, &out->size, &out->inner);
+    return y->count > 0 && out->size == 0 ? hyp_kernel_fail(c, "the axis is empty") : HYP_OK;
+}
+
+static hyp_status locate(const hyp_kernel_call *c, bool largest)
+{
+    const hyp_array *x = &c->in[0], *y = &c->out[0];
+    bool last = c->attrs[2].i != 0;
+    hyp_along s;
+    HYP_TRY(hyp_kernel_read_locate(c, &s));
+    for (int64_t lane = 0; lane < y->count; lane++) {
+        int64_t first = lane / s.inner * s.size * s.inner + lane % s.inner, best = 0;
+        for (int64_t i = 1; i < s.size; i++) {
+            int64_t at = first + i * s.inner, top = first + best * s.inner;
             if (is_better(x, at, top, largest) || (last && !is_better(x, top, at, largest))) best = i;
         }
         hyp_array_set_i64(y, lane, best);

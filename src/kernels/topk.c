@@ -1,5 +1,5 @@
 /* The k largest or smallest elements along an axis, best first. */
-#include "kernels/kernels.h"
+#include "kernels/along.h"
 
 #include <math.h>
 
@@ -71,30 +71,38 @@ size_t hyp_kernel_scratch_topk(const hyp_kernel_call *c)
     return (size_t)c->attrs[1].ints[0] * sizeof(int64_t);
 }
 
-hyp_status hyp_kernel_topk(const hyp_kernel_call *c)
+hyp_status hyp_kernel_read_topk(const hyp_kernel_call *c, hyp_along *out, int64_t *out_k)
 {
     const hyp_array *x = &c->in[0], *values = &c->out[0], *places = &c->out[1];
-    int64_t outer, size, inner, dims[HYP_MAX_RANK];
+    int64_t dims[HYP_MAX_RANK];
     int32_t axis;
     HYP_TRY(hyp_kernel_axis(c, c->attrs[0].i, x->rank, &axis));
-    hyp_array_split(x, axis, &outer, &size, &inner);
-    if (c->attrs[1].count != 1 || c->attrs[1].ints[0] < 0 || c->attrs[1].ints[0] > size)
-        return hyp_kernel_fail(c, "k is out of range for axis %d of %lld", axis, (long long)size);
-    int64_t k = c->attrs[1].ints[0];
+    hyp_array_split(x, axis, &out->outer, &out->size, &out->inner);
+    if (c->attrs[1].count != 1 || c->attrs[1].ints[0] < 0 || c->attrs[1].ints[0] > out->size)
+        return hyp_kernel_fail(c, "k is out of range for axis %d of %lld", axis, (long long)out->size);
     memcpy(dims, x->dims, sizeof dims);
-    dims[axis] = k;
+    *out_k = dims[axis] = c->attrs[1].ints[0];
     HYP_TRY(hyp_kernel_want_shape(c, values, x->rank, dims, "the result"));
     HYP_TRY(hyp_kernel_want_shape(c, places, x->rank, dims, "the list of indices"));
     if (values->dtype != x->dtype || places->dtype != HYP_I64) return hyp_kernel_fail(c, "a result is of another type");
+    return HYP_OK;
+}
+
+hyp_status hyp_kernel_topk(const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *values = &c->out[0], *places = &c->out[1];
+    hyp_along s;
+    int64_t k;
+    HYP_TRY(hyp_kernel_read_topk(c, &s, &k));
     if (values->count == 0) return HYP_OK;
-    lane l = {.x = x, .step = inner, .largest = c->attrs[2].i != 0};
-    for (int64_t i = 0; i < outer * inner; i++) {
-        int64_t *heap = c->scratch, to = i / inner * k * inner + i % inner;
-        l.first = i / inner * size * inner + i % inner;
-        select_best(&l, size, heap, k);
+    lane l = {.x = x, .step = s.inner, .largest = c->attrs[2].i != 0};
+    for (int64_t i = 0; i < s.outer * s.inner; i++) {
+        int64_t *heap = c->scratch, to = i / s.inner * k * s.inner + i % s.inner;
+        l.first = i / s.inner * s.size * s.inner + i % s.inner;
+        select_best(&l, s.size, heap, k);
         for (int64_t j = 0; j < k; j++) {
-            hyp_array_copy(values, to + j * inner, x, l.first + heap[j] * inner);
-            hyp_array_set_i64(places, to + j * inner, heap[j]);
+            hyp_array_copy(values, to + j * s.inner, x, l.first + heap[j] * s.inner);
+            hyp_array_set_i64(places, to + j * s.inner, heap[j]);
         }
     }
     return HYP_OK;

@@ -69,6 +69,11 @@ template <typename T> static T __shfl_xor_sync(unsigned, T v, int mask)
 {
     return shuffle(v, current % WARP ^ (size_t)mask);
 }
+template <typename T> static T __shfl_up_sync(unsigned, T v, unsigned by)
+{
+    size_t lane = current % WARP;
+    return shuffle(v, lane >= by ? lane - by : lane);
+}
 template <typename T> static T __shfl_down_sync(unsigned, T v, unsigned by)
 {
     size_t lane = current % WARP;

@@ -4,6 +4,8 @@
 #include "reduce.cu"
 #include "channels.cu"
 #include "scatter.cu"
+#include "along.cu"
+#include "places.cu"
 #include "windows.cu"
 #include "pool_gradient.cu"
 #include "recurrent.cu"

@@ -23,6 +23,7 @@
     X(batch_gradient_f32) X(batch_gradient_f64) X(batch_gradient_pieces) \
     X(batch_stats_end_f32) X(batch_stats_end_f64) X(batch_gradient_end_f32) X(batch_gradient_end_f64) \
     X(gather_along) X(gather_nd) X(scatter_list) X(scatter_sort) X(scatter) X(scatter_pieces) X(scatter_elements) \
+    X(locate) X(topk) X(scan_f64) X(scan_u64) X(one_hot) X(trilu) X(reverse) \
     X(range_f64) X(range_u64) X(random_uniform) X(prefetch) \
     X(conv_f32) X(conv_f64) X(conv_u64) X(conv_transpose_f32) X(conv_transpose_f64) X(conv_transpose_u64) \
     X(conv_weights_f32) X(conv_weights_f64) X(conv_weights_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_pieces) \
@@ -58,7 +59,9 @@ enum {
     HYP_CUDA_FILL_VALUES = 32,
     HYP_CUDA_ROW_PIECES = 2,      /* pieces of a row that one thread of softmax_rows and norm_rows keeps in registers */
     HYP_CUDA_REDUCE_THREADS = 256, /* of a block of a reduction */
-    HYP_CUDA_DIGITS = 256,         /* that scatter_sort sorts by at a time, and threads of its blocks */
+    HYP_CUDA_DIGITS = 256,         /* that scatter_sort and topk go by at a time, and threads of their blocks */
+    HYP_CUDA_TOPK_COUNTS = 132,   /* doubles in front of what a block of topk sorts: HYP_CUDA_DIGITS + 5 counters */
+    HYP_CUDA_SCAN_EACH = 4,       /* neighbours that a thread of a scan has */
     HYP_CUDA_SPATIAL = 3,         /* axes that windows slide over */
     HYP_CUDA_GATES = 4,           /* of a recurrence, at most */
     HYP_CUDA_DEPTHWISE = 4,       /* results that a thread of `depthwise` makes in a row */

@@ -41,11 +41,13 @@ static hyp_status add_random_uniform(hyp_cuda_build *b, const HypPlan__Call *k, 
 /* ---- all of them ------------------------------------------------------------------------------------------- */
 
 hyp_cuda_call_fn hyp_cuda_add_all_reduce, hyp_cuda_add_attention_gradient, hyp_cuda_add_batch_norm_gradient,
-    hyp_cuda_add_batch_norm_stats, hyp_cuda_add_conv, hyp_cuda_add_conv_transpose,
-    hyp_cuda_add_conv_backward_weights, hyp_cuda_add_extreme, hyp_cuda_add_gather_elements, hyp_cuda_add_gather_nd,
-    hyp_cuda_add_linear_gradient, hyp_cuda_add_norm, hyp_cuda_add_norm_gradient,
-    hyp_cuda_add_pool, hyp_cuda_add_pool_gradient, hyp_cuda_add_recurrence, hyp_cuda_add_recurrence_gradient, hyp_cuda_add_scatter_elements,
-    hyp_cuda_add_scatter_nd, hyp_cuda_add_softmax_gradient, hyp_cuda_add_softmax_stats;
+    hyp_cuda_add_batch_norm_stats, hyp_cuda_add_bit_cast, hyp_cuda_add_conv, hyp_cuda_add_conv_backward_weights,
+    hyp_cuda_add_conv_transpose, hyp_cuda_add_extreme, hyp_cuda_add_gather_elements, hyp_cuda_add_gather_nd,
+    hyp_cuda_add_linear_gradient, hyp_cuda_add_locate, hyp_cuda_add_norm, hyp_cuda_add_norm_gradient,
+    hyp_cuda_add_one_hot, hyp_cuda_add_pool, hyp_cuda_add_pool_gradient, hyp_cuda_add_recurrence,
+    hyp_cuda_add_recurrence_gradient, hyp_cuda_add_reverse, hyp_cuda_add_scan, hyp_cuda_add_scatter_elements,
+    hyp_cuda_add_scatter_nd, hyp_cuda_add_softmax_gradient, hyp_cuda_add_softmax_stats, hyp_cuda_add_topk,
+    hyp_cuda_add_trilu;
 
 /* What the compiler may call is a list of its own: kernel-calls in profiles/h200.profile. */
 static const struct {
@@ -66,6 +68,15 @@ static const struct {
     {"scatter-elements", hyp_cuda_add_scatter_elements},
     {"gather-elements", hyp_cuda_add_gather_elements},
     {"gather-nd", hyp_cuda_add_gather_nd},
+    {"argmax", hyp_cuda_add_locate},
+    {"argmin", hyp_cuda_add_locate},
+    {"topk", hyp_cuda_add_topk},
+    {"cumsum", hyp_cuda_add_scan},
+    {"cumprod", hyp_cuda_add_scan},
+    {"one-hot", hyp_cuda_add_one_hot},
+    {"trilu", hyp_cuda_add_trilu},
+    {"reverse-sequence", hyp_cuda_add_reverse},
+    {"bit-cast", hyp_cuda_add_bit_cast},
     {"softmax-stats", hyp_cuda_add_softmax_stats},
     {"reduce-max", hyp_cuda_add_extreme},
     {"reduce-min", hyp_cuda_add_extreme},

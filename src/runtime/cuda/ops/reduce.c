@@ -9,10 +9,10 @@
 
 hyp_cuda_call_fn hyp_cuda_add_extreme, hyp_cuda_add_softmax_stats;
 
-/* Threads that work together on one column share the x or the y dimension of a block: a warp, a whole block for a long
- * one, or eight along y, where neighbours along x belong to different columns; 32 where there are few of them. */
-static hyp_cuda_grid softmax_grid(hyp_cuda_kernel kernel, const hyp_cuda_device *device, int64_t columns, int64_t terms,
-                                  bool along_x)
+/* A warp, a whole block for a long one, or eight along y, where neighbours along x belong to different columns; 32 where there
+ * are few of them. */
+hyp_cuda_grid hyp_cuda_column_grid(hyp_cuda_kernel kernel, const hyp_cuda_device *device, int64_t columns, int64_t terms,
+                                   bool along_x, uint32_t room)
 {
     enum { LANES = 32, THREADS = 256, LONG = 1024, FEW = 64 };
     bool few = !along_x && terms >= FEW && columns < (int64_t)device->multiprocessors * LANES;
@@ -21,7 +21,7 @@ static hyp_cuda_grid softmax_grid(hyp_cuda_kernel kernel, const hyp_cuda_device 
                            .blocks = hyp_cuda_blocks(device, columns, along_x ? y : x),
                            .block_x = x,
                            .block_y = y,
-                           .shared_bytes = THREADS * sizeof(double)};
+                           .shared_bytes = THREADS * room};
 }
 
 static void set_columns(hyp_cuda_softmax *args, int64_t outer, int64_t axis, int64_t inner)
@@ -49,8 +49,8 @@ hyp_status hyp_cuda_add_softmax(hyp_cuda_build *b, const HypPlan__Softmax *k)
     }
     hyp_cuda_softmax args = {.dtype = dtype};
     set_columns(&args, outer, axis, inner);
-    grid = softmax_grid(dtype == HYP_F64 ? HYP_CUDA_KERNEL_softmax_f64 : HYP_CUDA_KERNEL_softmax_f32, device, args.columns, axis,
-                     args.along_x);
+    grid = hyp_cuda_column_grid(dtype == HYP_F64 ? HYP_CUDA_KERNEL_softmax_f64 : HYP_CUDA_KERNEL_softmax_f32, device, args.columns,
+                                axis, args.along_x, sizeof(double));
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_softmax, x, k->x + 1),
                                    HYP_CUDA_SLOT(hyp_cuda_softmax, y, k->y + 1)};
     return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
@@ -67,8 +67,8 @@ hyp_status hyp_cuda_add_softmax_stats(hyp_cuda_build *b, const HypPlan__Call *k,
     hyp_cuda_softmax args = {.dtype = dtype, .vector = pieces};
     set_columns(&args, outer, axis, inner);
     const hyp_cuda_grid grid =
-        softmax_grid(args.dtype == HYP_F64 ? HYP_CUDA_KERNEL_softmax_stats_f64 : HYP_CUDA_KERNEL_softmax_stats_f32,
-                     b->session->model->device, args.columns, axis, args.along_x);
+        hyp_cuda_column_grid(args.dtype == HYP_F64 ? HYP_CUDA_KERNEL_softmax_stats_f64 : HYP_CUDA_KERNEL_softmax_stats_f32,
+                             b->session->model->device, args.columns, axis, args.along_x, sizeof(double));
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_softmax, x, hyp_plan_call_input(k, 0)),
                                    HYP_CUDA_SLOT(hyp_cuda_softmax, y, k->outputs[0] + 1),
                                    HYP_CUDA_SLOT(hyp_cuda_softmax, log_sum, k->outputs[1] + 1)};

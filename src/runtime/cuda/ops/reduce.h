@@ -1,8 +1,14 @@
-/* reduce.h - sums of the rows of a matrix, for who has no plan: what a reduction over its first axis is as launches. */
+/* reduce.h - how threads share what is reduced; and sums of the rows of a matrix, for who has no plan: what a reduction over its
+ * first axis is as launches. */
 #ifndef HYP_RUNTIME_CUDA_OPS_REDUCE_H
 #define HYP_RUNTIME_CUDA_OPS_REDUCE_H
 
 #include "runtime/cuda/cuda.h"
+
+/* Threads that work together on one column of so many terms share the x dimension of a block, where these are neighbours in
+ * memory, or its y dimension. Each has `room` bytes of shared memory. */
+hyp_cuda_grid hyp_cuda_column_grid(hyp_cuda_kernel kernel, const hyp_cuda_device *device, int64_t columns, int64_t terms,
+                                   bool along_x, uint32_t room);
 
 /* y[columns] = the sums over x[rows, columns], of which rows begin `ld` elements apart; f32, f16 or bf16, added up in f32. */
 typedef struct hyp_cuda_row_sums {

@@ -1,0 +1,272 @@
+/* along.c - steps that work along one axis: where the largest is, the k largest, running sums. What is long is made in
+ * parts where there is little else to do, by two launches, of which the second takes what the first leaves in the
+ * session's room. */
+#include <string.h>
+
+#include "base/dtype.h"
+#include "kernels/along.h"
+#include "runtime/cuda/kernels/along_args.h"
+#include "runtime/cuda/ops/boxes.h"
+#include "runtime/cuda/ops/reduce.h"
+#include "runtime/cuda/ops/steps.h"
+
+hyp_cuda_call_fn hyp_cuda_add_locate, hyp_cuda_add_scan, hyp_cuda_add_topk;
+
+/* Threads of the device that are worth having. */
+static int64_t wanted_threads(const hyp_cuda_device *device)
+{
+    enum { PER_MULTIPROCESSOR = 1024 };
+    return (int64_t)device->multiprocessors * PER_MULTIPROCESSOR;
+}
+
+/* In how many parts so many lanes are made, each of which has `have` threads, or blocks, of those that are wanted, and
+ * at most so many parts. */
+static int64_t parts_of(int64_t wanted, int64_t have, int64_t most)
+{
+    int64_t parts = wanted / have;
+    if (parts > most) parts = most;
+    return parts < 1 ? 1 : parts;
+}
+
+static int64_t round_up(int64_t size, int64_t unit) { return (size + unit - 1) / unit * unit; }
+
+/* ---- order ------------------------------------------------------------------------------------------------- */
+
+/* NaN comes first where the largest do; where the smallest do it comes first or last. */
+static hyp_cuda_order order_of(hyp_dtype dtype, bool largest, bool nan_first)
+{
+    const uint32_t size = (uint32_t)hyp_dtype_size(dtype);
+    const uint64_t all = UINT64_MAX >> (64 - 8 * size), sign = all ^ all >> 1;
+    hyp_cuda_order o = {.sign = sign, .size = size, .flip = largest ? 0 : all, .nan = nan_first ? all : 0};
+    switch (dtype) {
+    case HYP_F64: o.number = (uint64_t)0x7ff << 52; break;
+    case HYP_F32: o.number = (uint64_t)0xff << 23; break;
+    case HYP_F16: o.number = (uint64_t)0x1f << 10; break;
+    case HYP_BF16: o.number = (uint64_t)0xff << 7; break;
+    case HYP_F8E4M3: o.number = 0x7e; break;
+    case HYP_I8:
+    case HYP_I16:
+    case HYP_I32:
+    case HYP_I64: break;
+    default: o.sign = 0;
+    }
+    return o;
+}
+
+/* ---- where the largest is ---------------------------------------------------------------------------------- */
+
+typedef struct locate {
+    hyp_cuda_locate first, second;
+    hyp_cuda_grid first_grid, second_grid;
+    uint32_t x, y;
+    bool in_parts;
+} locate;
+
+static hyp_status locate_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    locate *p = data;
+    p->first.x = s->at[p->x];
+    p->first.y = p->in_parts ? s->room : s->at[p->y];
+    HYP_TRY(hyp_cuda_launch(s, &p->first_grid, &p->first, diag));
+    if (!p->in_parts) return HYP_OK;
+    p->second.x = s->room;
+    p->second.y = s->at[p->y];
+    return hyp_cuda_launch(s, &p->second_grid, &p->second, diag);
+}
+
+hyp_status hyp_cuda_add_locate(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+{
+    enum { EACH = 16, MOST = 1024 }; /* EACH: elements that a thread has at least */
+    const hyp_cuda_kernel kernel = HYP_CUDA_KERNEL_locate;
+    const hyp_cuda_device *device = b->session->model->device;
+    const uint32_t room = sizeof(hyp_cuda_ranked);
+    hyp_along s;
+    void *data;
+    HYP_TRY(hyp_kernel_read_locate(c, &s));
+    if (c->out[0].count == 0) return HYP_OK;
+    const int64_t lanes = s.outer * s.inner;
+    const bool along_x = s.inner == 1;
+    hyp_cuda_grid grid = hyp_cuda_column_grid(kernel, device, lanes, s.size, along_x, room);
+    const int64_t team = along_x ? grid.block_x : grid.block_y, most = s.size / (EACH * team);
+    const int64_t parts = parts_of(wanted_threads(device), lanes * team, most < MOST ? most : MOST);
+    HYP_TRY(hyp_cuda_add_op(b, locate_run, sizeof(locate), &data));
+    locate *p = data;
+    *p = (locate){.x = hyp_plan_call_input(k, 0) - 1, .y = k->outputs[0], .in_parts = parts > 1};
+    p->first = (hyp_cuda_locate){.order = order_of(c->in[0].dtype, strcmp(k->kernel, "argmax") == 0, true),
+                                 .lanes = hyp_cuda_extent_of(lanes),
+                                 .inner = hyp_cuda_extent_of(s.inner),
+                                 .axis = s.size,
+                                 .terms = (s.size + parts - 1) / parts,
+                                 .total = lanes * parts,
+                                 .to_list = parts > 1,
+                                 .last = c->attrs[2].i != 0,
+                                 .along_x = along_x};
+    grid.blocks = hyp_cuda_blocks(device, p->first.total, along_x ? grid.block_y : grid.block_x);
+    p->first_grid = grid;
+    if (parts > 1) { /* [part, lane]: a lane's are as elements along the first axis */
+        p->second = p->first;
+        p->second.inner = hyp_cuda_extent_of(lanes);
+        p->second.axis = p->second.terms = parts;
+        p->second.total = lanes;
+        p->second.from_list = 1;
+        p->second.to_list = p->second.along_x = 0;
+        p->second_grid = hyp_cuda_column_grid(kernel, device, lanes, parts, false, room);
+        HYP_TRY(hyp_cuda_want_room(b, (size_t)p->first.total * sizeof(hyp_cuda_ranked)));
+    }
+    return hyp_cuda_need_kernel(b, kernel);
+}
+
+/* ---- the first k ------------------------------------------------------------------------------------------- */
+
+typedef struct topk {
+    hyp_cuda_topk first, second;
+    hyp_cuda_grid first_grid, second_grid;
+    uint32_t x, values, places;
+    bool in_parts, sorts_in_room;
+} topk;
+
+static hyp_status topk_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    topk *p = data;
+    hyp_cuda_topk *last = p->in_parts ? &p->second : &p->first;
+    p->first.x = last->x = s->at[p->x];
+    last->values = s->at[p->values];
+    last->places = s->at[p->places];
+    last->room = p->sorts_in_room ? s->room : 0;
+    if (p->in_parts) p->first.list = p->second.list = s->room;
+    HYP_TRY(hyp_cuda_launch(s, &p->first_grid, &p->first, diag));
+    return p->in_parts ? hyp_cuda_launch(s, &p->second_grid, &p->second, diag) : HYP_OK;
+}
+
+/* Digits of 8 bits that numbers up to this one have. */
+static uint32_t digits_of(int64_t most)
+{
+    uint32_t digits = 1;
+    for (; digits < 8 && most >> 8 * digits > 0;) digits++;
+    return digits;
+}
+
+/* The launch that takes what the parts of so many lanes have left. */
+static hyp_cuda_topk take_parts(const hyp_cuda_topk *parts, int64_t lanes)
+{
+    hyp_cuda_topk args = *parts;
+    args.parts = hyp_cuda_extent_of(1);
+    args.terms = parts->parts.size * parts->k;
+    args.total = lanes;
+    args.from_list = 1;
+    args.to_list = 0;
+    return args;
+}
+
+hyp_status hyp_cuda_add_topk(hyp_cuda_build *b, const HypPlan__Call *call, const hyp_kernel_call *c)
+{
+    /* LEAST: elements of a part; IN_SHARED: what a block can sort in its shared memory */
+    enum { LEAST = 4096, IN_SHARED = 2048, BLOCKS_PER_MULTIPROCESSOR = 4 };
+    const hyp_cuda_device *device = b->session->model->device;
+    const int64_t multiprocessors = device->multiprocessors;
+    hyp_along s;
+    int64_t k, padded = 1;
+    void *data;
+    HYP_TRY(hyp_kernel_read_topk(c, &s, &k));
+    if (c->out[0].count == 0) return HYP_OK;
+    if (s.size > INT32_MAX)
+        return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED,
+                        "the CUDA kernel for topk takes axes of up to %d elements, not %lld", INT32_MAX,
+                        (long long)s.size);
+    while (padded < k) padded *= 2;
+    const bool in_shared = padded <= IN_SHARED;
+    const int64_t lanes = s.outer * s.inner, least = 4 * k > LEAST ? 4 * k : LEAST;
+    const int64_t parts = in_shared ? parts_of(multiprocessors, lanes, s.size / least) : 1;
+    HYP_TRY(hyp_cuda_add_op(b, topk_run, sizeof(topk), &data));
+    topk *p = data;
+    *p = (topk){.x = hyp_plan_call_input(call, 0) - 1,
+                .values = call->outputs[0],
+                .places = call->outputs[1],
+                .in_parts = parts > 1,
+                .sorts_in_room = !in_shared};
+    const bool largest = c->attrs[2].i != 0;
+    p->first = (hyp_cuda_topk){.order = order_of(c->in[0].dtype, largest, largest),
+                               .inner = hyp_cuda_extent_of(s.inner),
+                               .parts = hyp_cuda_extent_of(parts),
+                               .axis = s.size,
+                               .terms = (s.size + parts - 1) / parts,
+                               .total = lanes * parts,
+                               .k = k,
+                               .padded = padded,
+                               .to_list = parts > 1};
+    p->first.digits = p->first.order.size + digits_of(s.size);
+    p->first_grid = (hyp_cuda_grid){.kernel = HYP_CUDA_KERNEL_topk,
+                                    .block_x = HYP_CUDA_DIGITS,
+                                    .block_y = 1,
+                                    .shared_bytes = HYP_CUDA_TOPK_COUNTS * sizeof(double)};
+    p->second = take_parts(&p->first, lanes);
+    p->second_grid = p->first_grid;
+    const int64_t most = multiprocessors * BLOCKS_PER_MULTIPROCESSOR;
+    p->first_grid.blocks = (uint32_t)(p->first.total < most ? p->first.total : most);
+    p->second_grid.blocks = (uint32_t)(lanes < most ? lanes : most);
+    if (in_shared)
+        (parts > 1 ? &p->second_grid : &p->first_grid)->shared_bytes +=
+            (uint32_t)((size_t)padded * sizeof(hyp_cuda_ranked));
+    if (parts > 1) HYP_TRY(hyp_cuda_want_room(b, (size_t)(p->first.total * k) * sizeof(hyp_cuda_ranked)));
+    if (!in_shared) HYP_TRY(hyp_cuda_want_room(b, (size_t)(p->first_grid.blocks * padded) * sizeof(hyp_cuda_ranked)));
+    return hyp_cuda_need_kernel(b, HYP_CUDA_KERNEL_topk);
+}
+
+/* ---- running sums ------------------------------------------------------------------------------------------ */
+
+typedef struct scan {
+    hyp_cuda_scan args;
+    hyp_cuda_grid grid;
+    uint32_t x, y;
+    bool in_parts;
+} scan;
+
+static hyp_status scan_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    scan *p = data;
+    p->args.x = s->at[p->x];
+    p->args.y = s->at[p->y];
+    p->args.sums = p->in_parts ? s->room : 0;
+    p->args.makes_sums = p->in_parts;
+    HYP_TRY(hyp_cuda_launch(s, &p->grid, &p->args, diag));
+    if (!p->in_parts) return HYP_OK;
+    p->args.makes_sums = 0;
+    return hyp_cuda_launch(s, &p->grid, &p->args, diag);
+}
+
+hyp_status hyp_cuda_add_scan(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+{
+    /* A thread has a lane of its own where neighbours are of other lanes, or where a lane is short; else a warp, or a
+     * block. */
+    enum { THREADS = 256, WARP = 32, SHORT = 8, LONG = 1024, TILES = 2, MOST = 256 };
+    const hyp_cuda_device *device = b->session->model->device;
+    hyp_along s;
+    void *data;
+    HYP_TRY(hyp_kernel_read_scan(c, &s));
+    if (c->out[0].count == 0) return HYP_OK;
+    const uint32_t team = s.inner > 1 || s.size <= SHORT ? 1 : s.size <= LONG ? WARP : THREADS;
+    const int64_t lanes = s.outer * s.inner, tile = (int64_t)team * HYP_CUDA_SCAN_EACH, most = s.size / (TILES * tile);
+    int64_t parts = parts_of(wanted_threads(device), lanes * team, most < MOST ? most : MOST);
+    const int64_t terms = round_up((s.size + parts - 1) / parts, tile);
+    parts = (s.size + terms - 1) / terms;
+    HYP_TRY(hyp_cuda_add_op(b, scan_run, sizeof(scan), &data));
+    scan *p = data;
+    *p = (scan){.x = hyp_plan_call_input(k, 0) - 1, .y = k->outputs[0], .in_parts = parts > 1};
+    p->args = (hyp_cuda_scan){.lanes = hyp_cuda_extent_of(lanes),
+                              .inner = hyp_cuda_extent_of(s.inner),
+                              .axis = s.size,
+                              .terms = terms,
+                              .total = lanes * parts,
+                              .dtype = c->in[0].dtype,
+                              .product = strcmp(k->kernel, "cumprod") == 0,
+                              .exclusive = c->attrs[1].i != 0,
+                              .reverse = c->attrs[2].i != 0};
+    p->grid =
+        (hyp_cuda_grid){.kernel = hyp_array_is_float(&c->in[0]) ? HYP_CUDA_KERNEL_scan_f64 : HYP_CUDA_KERNEL_scan_u64,
+                        .blocks = hyp_cuda_blocks(device, p->args.total, THREADS / team),
+                        .block_x = team,
+                        .block_y = THREADS / team,
+                        .shared_bytes = THREADS / WARP * sizeof(double)};
+    if (parts > 1) HYP_TRY(hyp_cuda_want_room(b, (size_t)p->args.total * sizeof(double)));
+    return hyp_cuda_need_kernel(b, p->grid.kernel);
+}

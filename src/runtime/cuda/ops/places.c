@@ -1,0 +1,83 @@
+/* places.c - steps whose elements depend on where they are: one-hot rows, triangles, sequences in reverse; and bits
+ * that become another type's. */
+#include "base/dtype.h"
+#include "kernels/along.h"
+#include "kernels/generate.h"
+#include "runtime/cuda/kernels/along_args.h"
+#include "runtime/cuda/ops/boxes.h"
+#include "runtime/cuda/ops/steps.h"
+
+hyp_cuda_call_fn hyp_cuda_add_bit_cast, hyp_cuda_add_one_hot, hyp_cuda_add_reverse, hyp_cuda_add_trilu;
+
+hyp_status hyp_cuda_add_bit_cast(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+{
+    const hyp_cuda_box box = {.rank = 1, .lanes = 2, .extent = {c->out[0].count}, .stride = {{1}, {1}}};
+    HYP_TRY(hyp_kernel_check_bit_cast(c));
+    return c->out[0].count == 0 ? HYP_OK
+                                : hyp_cuda_add_box(b, &box, hyp_plan_call_input(k, 0) - 1, k->outputs[0], 0, 0);
+}
+
+hyp_status hyp_cuda_add_one_hot(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+{
+    const hyp_array *indices = &c->in[0], *y = &c->out[0];
+    hyp_along s;
+    HYP_TRY(hyp_kernel_read_one_hot(c, &s));
+    if (y->count == 0) return HYP_OK;
+    const hyp_cuda_one_hot args = {.inner = hyp_cuda_extent_of(s.inner),
+                                   .depth = hyp_cuda_extent_of(s.size),
+                                   .total = y->count,
+                                   .dtype = indices->dtype,
+                                   .floats = hyp_array_is_float(indices),
+                                   .size = (uint32_t)hyp_dtype_size(y->dtype)};
+    hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_one_hot};
+    hyp_cuda_spread(b->session->model->device, y->count, &grid);
+    const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_one_hot, indices, hyp_plan_call_input(k, 0)),
+                                   HYP_CUDA_SLOT(hyp_cuda_one_hot, values, hyp_plan_call_input(k, 1)),
+                                   HYP_CUDA_SLOT(hyp_cuda_one_hot, y, k->outputs[0] + 1)};
+    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
+}
+
+hyp_status hyp_cuda_add_trilu(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *diagonal = hyp_kernel_input(c, 1);
+    HYP_TRY(hyp_kernel_check_trilu(c));
+    if (x->count == 0) return HYP_OK;
+    const hyp_cuda_trilu args = {.columns = hyp_cuda_extent_of(x->dims[x->rank - 1]),
+                                 .rows = hyp_cuda_extent_of(x->dims[x->rank - 2]),
+                                 .total = x->count,
+                                 .dtype = diagonal ? diagonal->dtype : HYP_DTYPE_NONE,
+                                 .upper = c->attrs[0].i != 0,
+                                 .size = (uint32_t)hyp_dtype_size(x->dtype)};
+    hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_trilu};
+    hyp_cuda_spread(b->session->model->device, x->count, &grid);
+    const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_trilu, x, hyp_plan_call_input(k, 0)),
+                                   HYP_CUDA_SLOT(hyp_cuda_trilu, diagonal, diagonal ? hyp_plan_call_input(k, 1) : 0),
+                                   HYP_CUDA_SLOT(hyp_cuda_trilu, y, k->outputs[0] + 1)};
+    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
+}
+
+hyp_status hyp_cuda_add_reverse(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0];
+    int64_t strides[HYP_MAX_RANK];
+    int32_t batch, time;
+    HYP_TRY(hyp_kernel_read_reverse_sequence(c, &batch, &time));
+    if (x->count == 0) return HYP_OK;
+    hyp_array_strides(x, strides);
+    HYP_TRY(hyp_cuda_need_report(b));
+    const hyp_cuda_reverse args = {.error = b->session->error_at,
+                                   .batch = hyp_cuda_extent_of(strides[batch]),
+                                   .batches = hyp_cuda_extent_of(x->dims[batch]),
+                                   .time = hyp_cuda_extent_of(strides[time]),
+                                   .times = hyp_cuda_extent_of(x->dims[time]),
+                                   .total = x->count,
+                                   .dtype = c->in[1].dtype,
+                                   .size = (uint32_t)hyp_dtype_size(x->dtype),
+                                   .step = b->step};
+    hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_reverse};
+    hyp_cuda_spread(b->session->model->device, x->count, &grid);
+    const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_reverse, x, hyp_plan_call_input(k, 0)),
+                                   HYP_CUDA_SLOT(hyp_cuda_reverse, lengths, hyp_plan_call_input(k, 1)),
+                                   HYP_CUDA_SLOT(hyp_cuda_reverse, y, k->outputs[0] + 1)};
+    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
+}
