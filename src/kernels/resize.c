@@ -1,8 +1,6 @@
 /* Resizing by interpolation. */
 #include "kernels/resize.h"
 
-#include <math.h>
-
 hyp_kernel_fn hyp_kernel_resize;
 hyp_kernel_scratch_fn hyp_kernel_scratch_resize;
 
@@ -36,84 +34,62 @@ hyp_status hyp_resize_check(const hyp_kernel_call *c)
     return HYP_OK;
 }
 
-/* The place in x of element i of the result. */
-static double place(const hyp_kernel_call *c, int32_t axis, const hyp_resize_axis *a, double scale, double i)
+static int32_t coordinates_of(const hyp_kernel_call *c)
 {
-    double in = (double)a->in, width = scale * in;
-    if (is(c, HYP_RESIZE_COORDINATES, "asymmetric")) return i / scale;
-    if (is(c, HYP_RESIZE_COORDINATES, "align_corners")) return width == 1 ? 0 : i * (in - 1) / (width - 1);
-    if (is(c, HYP_RESIZE_COORDINATES, "pytorch_half_pixel") && width == 1) return -0.5;
-    if (is(c, HYP_RESIZE_COORDINATES, "tf_crop_and_resize")) {
-        const hyp_array *roi = hyp_kernel_input(c, 2);
-        double start = roi ? hyp_array_f64(roi, axis) : 0, end = roi ? hyp_array_f64(roi, roi->count / 2 + axis) : 1;
-        double along = width == 1 ? (end - start) * (in - 1) / 2 : i * (end - start) * (in - 1) / (width - 1);
-        return along + start * (in - 1);
+    static const struct {
+        const char *name;
+        int32_t way;
+    } rows[] = {{"asymmetric", HYP_RESIZE_ASYMMETRIC},         {"align_corners", HYP_RESIZE_ALIGN_CORNERS},
+                {"pytorch_half_pixel", HYP_RESIZE_PYTORCH},    {"half_pixel_symmetric", HYP_RESIZE_SYMMETRIC},
+                {"tf_crop_and_resize", HYP_RESIZE_CROP}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (is(c, HYP_RESIZE_COORDINATES, rows[i].name)) return rows[i].way;
+    return HYP_RESIZE_HALF_PIXEL;
+}
+
+static int32_t nearest_of(const hyp_kernel_call *c)
+{
+    if (is(c, HYP_RESIZE_NEAREST, "floor")) return HYP_RESIZE_FLOOR;
+    if (is(c, HYP_RESIZE_NEAREST, "ceil")) return HYP_RESIZE_CEIL;
+    return is(c, HYP_RESIZE_NEAREST, "round_prefer_ceil") ? HYP_RESIZE_ROUND_UP : HYP_RESIZE_ROUND_DOWN;
+}
+
+hyp_status hyp_resize_read(const hyp_kernel_call *c, int32_t axis, int64_t in, int64_t out, hyp_resize_line *a)
+{
+    const hyp_array *scales = hyp_kernel_input(c, 1), *roi = hyp_kernel_input(c, 2);
+    const int64_t taps = hyp_resize_taps(c, in, out);
+    *a = (hyp_resize_line){.in = in,
+                           .out = out,
+                           .start = 1 - reach(c),
+                           .scale = scales ? hyp_array_f64(scales, axis) : (double)out / (double)in,
+                           .shrink = 1,
+                           .begin = roi ? hyp_array_f64(roi, axis) : 0,
+                           .end = roi ? hyp_array_f64(roi, roi->count / 2 + axis) : 1,
+                           .cubic_a = c->attrs[HYP_RESIZE_CUBIC_A].f,
+                           .reach = (int32_t)reach(c),
+                           .coordinates = coordinates_of(c),
+                           .nearest = nearest_of(c),
+                           .exclude_outside = c->attrs[HYP_RESIZE_EXCLUDE_OUTSIDE].i != 0};
+    if (in == out && a->scale == 1 && a->coordinates != HYP_RESIZE_CROP) return HYP_OK;
+    if (!(a->scale > 0 && a->scale < 1e9)) return hyp_kernel_fail(c, "the scale of axis %d is %g", axis, a->scale);
+    a->taps = reach(c) ? 2 * reach(c) : 1;
+    if (c->attrs[HYP_RESIZE_ANTIALIAS].i && reach(c) && a->scale < 1) {
+        double from = floor(-(double)reach(c) / a->scale) + 1;
+        if (!(2 - 2 * from <= (double)taps))
+            return hyp_kernel_fail(c, "scale %g is too small for axis %d", a->scale, axis);
+        a->start = (int64_t)from;
+        a->taps = 2 - 2 * a->start;
+        a->shrink = a->scale;
     }
-    double offset = is(c, HYP_RESIZE_COORDINATES, "half_pixel_symmetric") ? in / 2 * (1 - (double)a->out / width) : 0;
-    return offset + (i + 0.5) / scale - 0.5;
-}
-
-static double nearest(const hyp_kernel_call *c, double x)
-{
-    if (is(c, HYP_RESIZE_NEAREST, "floor")) return floor(x);
-    if (is(c, HYP_RESIZE_NEAREST, "ceil")) return ceil(x);
-    return is(c, HYP_RESIZE_NEAREST, "round_prefer_ceil") ? floor(x + 0.5) : ceil(x - 0.5);
-}
-
-/* The weight of a neighbour at this distance: a triangle, or the cubic convolution of Keys. */
-static double weight(const hyp_kernel_call *c, double d)
-{
-    double a = c->attrs[HYP_RESIZE_CUBIC_A].f;
-    d = fabs(d);
-    if (reach(c) == 1) return d < 1 ? 1 - d : 0;
-    if (d <= 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
-    return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
-}
-
-/* The neighbours of x, the first of which is `start` behind its floor. Their weights add up to 1. */
-static void weigh(const hyp_kernel_call *c, const hyp_resize_axis *a, double x, double shrink, int64_t start, int64_t i)
-{
-    double *w = a->weights + i * a->taps, sum = 0;
-    int64_t first = (int64_t)floor(x) + start;
-    for (int64_t t = 0; t < a->taps; t++) {
-        bool outside = first + t < 0 || first + t >= a->in;
-        w[t] = c->attrs[HYP_RESIZE_EXCLUDE_OUTSIDE].i && outside ? 0 : weight(c, ((double)(first + t) - x) * shrink);
-        sum += w[t];
-    }
-    for (int64_t t = 0; t < a->taps && sum != 0; t++) w[t] /= sum;
-    a->first[i] = first + a->taps < 0 ? 0 : first + a->taps;
+    return HYP_OK;
 }
 
 hyp_status hyp_resize_plan(const hyp_kernel_call *c, int32_t axis, hyp_resize_axis *a)
 {
-    const hyp_array *scales = hyp_kernel_input(c, 1);
-    double scale = scales ? hyp_array_f64(scales, axis) : (double)a->out / (double)a->in, shrink = 1;
-    bool crop = is(c, HYP_RESIZE_COORDINATES, "tf_crop_and_resize");
-    int64_t taps = hyp_resize_taps(c, a->in, a->out), start = 1 - reach(c);
-    a->taps = 0;
-    if (a->in == a->out && scale == 1 && !crop) return HYP_OK;
-    if (!(scale > 0 && scale < 1e9)) return hyp_kernel_fail(c, "the scale of axis %d is %g", axis, scale);
-    a->taps = reach(c) ? 2 * reach(c) : 1;
-    if (c->attrs[HYP_RESIZE_ANTIALIAS].i && reach(c) && scale < 1) {
-        double from = floor(-(double)reach(c) / scale) + 1;
-        if (!(2 - 2 * from <= (double)taps))
-            return hyp_kernel_fail(c, "scale %g is too small for axis %d", scale, axis);
-        start = (int64_t)from;
-        a->taps = 2 - 2 * start;
-        shrink = scale;
-    }
-    for (int64_t i = 0; i < a->out; i++) {
-        double x = place(c, axis, a, scale, (double)i), limit = (double)a->in + (double)a->taps;
-        bool outside = crop && !(x >= 0 && x <= (double)a->in - 1);
-        if (!(x > -limit)) x = -limit; /* the ends continue for ever; NaN is somewhere */
-        if (x > limit) x = limit;
-        if (reach(c))
-            weigh(c, a, x, shrink, start, i);
-        else
-            a->first[i] = (int64_t)fmin(fmax(nearest(c, x), 0), (double)(a->in - 1)) + 1;
-        if (outside) a->first[i] = HYP_RESIZE_OUTSIDE;
-        if (!reach(c)) a->weights[i] = 1;
-    }
+    hyp_resize_line line;
+    HYP_TRY(hyp_resize_read(c, axis, a->in, a->out, &line));
+    a->taps = line.taps;
+    for (int64_t i = 0; i < a->out && a->taps > 0; i++) a->first[i] = hyp_resize_element(&line, i, a->weights + i * a->taps);
     return HYP_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "scatter.cu"
 #include "along.cu"
 #include "places.cu"
+#include "resize.cu"
 #include "windows.cu"
 #include "pool_gradient.cu"
 #include "recurrent.cu"

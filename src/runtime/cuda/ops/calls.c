@@ -45,7 +45,7 @@ hyp_cuda_call_fn hyp_cuda_add_all_reduce, hyp_cuda_add_attention_gradient, hyp_c
     hyp_cuda_add_conv_transpose, hyp_cuda_add_extreme, hyp_cuda_add_gather_elements, hyp_cuda_add_gather_nd,
     hyp_cuda_add_linear_gradient, hyp_cuda_add_locate, hyp_cuda_add_norm, hyp_cuda_add_norm_gradient,
     hyp_cuda_add_one_hot, hyp_cuda_add_pool, hyp_cuda_add_pool_gradient, hyp_cuda_add_recurrence,
-    hyp_cuda_add_recurrence_gradient, hyp_cuda_add_reverse, hyp_cuda_add_scan, hyp_cuda_add_scatter_elements,
+    hyp_cuda_add_recurrence_gradient, hyp_cuda_add_resize, hyp_cuda_add_reverse, hyp_cuda_add_scan, hyp_cuda_add_scatter_elements,
     hyp_cuda_add_scatter_nd, hyp_cuda_add_softmax_gradient, hyp_cuda_add_softmax_stats, hyp_cuda_add_topk,
     hyp_cuda_add_trilu;
 
@@ -74,6 +74,7 @@ static const struct {
     {"cumsum", hyp_cuda_add_scan},
     {"cumprod", hyp_cuda_add_scan},
     {"one-hot", hyp_cuda_add_one_hot},
+    {"resize", hyp_cuda_add_resize},
     {"trilu", hyp_cuda_add_trilu},
     {"reverse-sequence", hyp_cuda_add_reverse},
     {"bit-cast", hyp_cuda_add_bit_cast},
@@ -139,6 +140,11 @@ hyp_status hyp_cuda_check_call(const HypPlan__Program *program, const HypPlan__C
     if (add == hyp_cuda_add_attention_gradient && !has_tiles(program, k))
         return hyp_fail(diag, HYP_ERR_UNSUPPORTED,
                         "the CUDA kernels for %s take bf16; run the plan on the CPU (--device cpu)", k->kernel);
+    if (add == hyp_cuda_add_resize && !hyp_cuda_can_resize(program, k))
+        return hyp_fail(diag, HYP_ERR_UNSUPPORTED,
+                        "the CUDA kernels for %s take scales and regions that are constants; run the plan on the CPU "
+                        "(--device cpu)",
+                        k->kernel);
     size_t rank = has_windows(add) && k->n_outputs ? program->tensors[k->outputs[0]]->n_dims : 0;
     if (rank <= 2 + HYP_CUDA_SPATIAL) return HYP_OK;
     return hyp_fail(diag, HYP_ERR_UNSUPPORTED,

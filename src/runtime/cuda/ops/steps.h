@@ -144,6 +144,8 @@ typedef hyp_status hyp_cuda_call_fn(hyp_cuda_build *b, const HypPlan__Call *k, c
 HYP_NODISCARD hyp_status hyp_cuda_add_call(hyp_cuda_build *b, const HypPlan__Call *k);
 HYP_NODISCARD hyp_status hyp_cuda_check_call(const HypPlan__Program *program, const HypPlan__Call *k,
                                              hyp_diag *diag); /* part of hyp_cuda_check_step */
+/* resize.c: are the scales and the region of a call the plan's own? */
+bool hyp_cuda_can_resize(const HypPlan__Program *program, const HypPlan__Call *k);
 /* custom.c */
 HYP_NODISCARD hyp_status hyp_cuda_add_custom(hyp_cuda_build *b);
 /* A normalization that a layer can run itself, and whether the newest op is such a one, with the result y. */
