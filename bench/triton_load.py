@@ -1,11 +1,13 @@
 """A tritonserver under load: libtriton_hypatia.so beside the server's Python backend that runs onnxruntime, or PyTorch, the same model, in one server.
 
     scripts/triton-test.sh bench [MODEL.onnx ...] [--build build/release] [--clients 1,8,32] [--rounds 5] [--seconds 2] [--max-batch 64]
-                                 [--delay 0] [--instances 1] [--threads 1] [--gpu] [--peer onnxruntime|torch]
+                                 [--delay 0] [--instances 1] [--threads 1] [--gpu] [--peer onnxruntime|torch] [--patience 60]
 
 Without a model: the network of examples/digits, and a perceptron of 8 million multiplications a row. Both models have the same
 configuration: one instance, the server's dynamic batching, one thread for a run, with --gpu on a GPU. The peer joins the requests that it is given, as
-ours does; PyTorch, on the GPU with --gpu, knows the operators of these networks by their names. Each client sends a row in binary over HTTP, waits
+ours does; PyTorch, on the GPU with --gpu, knows the operators of these networks by their names. Its instance is of KIND_CPU there, too: with KIND_GPU that
+backend shares GPU memory between its processes, of which requests from the network have no use, and which not every container allows. A peer that does not
+answer within --patience seconds is told of, with the last lines of the server's log, and ours is measured alone. Each client sends a row in binary over HTTP, waits
 for the answer, and sends the next; all of them are in one process, which makes no numpy of anything, beside the server on the same processors. Rounds of
 both are interleaved. Printed are medians over rounds: requests a second, p50 and p99 of a request in milliseconds, and the rows of a run by the
 server's statistics.
@@ -15,6 +17,7 @@ import http.client
 import os
 import selectors
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
@@ -116,23 +119,31 @@ def make_models(path, repo, options):
         file.write(PEERS[options.peer].replace("THREADS", str(options.threads)).replace("DEVICE", "cuda" if options.gpu else "cpu"))
     with open(f"{repo}/{name}/config.pbtxt", encoding="utf-8") as file:
         config = file.read()
-    config = config.replace(f'name: "{name}"', f'name: "{name}_peer"', 1).replace('backend: "hypatia"', 'backend: "python"').replace('"model.plan"', '"model.py"')
+    config = config.replace(f'name: "{name}"', f'name: "{name}_peer"', 1).replace('backend: "hypatia"', 'backend: "python"').replace('"model.plan"', '"model.py"').replace("KIND_GPU", "KIND_CPU")
     with open(peer + "/config.pbtxt", "w", encoding="utf-8") as file:
         file.write(config)
     return name
 
 
-def make_request(server, model, path):
-    """The bytes of one, and what onnxruntime gives for it."""
+def make_request(server, model, path, patience):
+    """The bytes of one, when the model is loaded and has answered as onnxruntime does; triton_server.Silent where it has not."""
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     feeds = {info.name: np.random.default_rng(7).standard_normal([1, *info.shape[1:]]).astype(np.float32) for info in session.get_inputs()}
     body, headers = serving.encode(feeds)
     place = f"/v2/models/{model}/infer"
-    client = http.client.HTTPConnection("127.0.0.1", server.port)
-    client.request("POST", place, body, headers)
-    response = client.getresponse()
-    answer = serving.decode(response.headers, response.read())
-    client.close()
+    server.load(model, patience)
+    client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=patience)
+    try:
+        client.request("POST", place, body, headers)
+        response = client.getresponse()
+        content = response.read()
+    except OSError as error:
+        raise triton_server.Silent(f"{model} did not answer a request within {patience} s ({error})") from error
+    finally:
+        client.close()
+    if response.status != 200:
+        raise triton_server.Silent(f"{model} answered with {response.status}: {content[:300]!r}")
+    answer = serving.decode(response.headers, content)
     for info, wanted in zip(session.get_outputs(), session.run(None, feeds)):
         assert np.allclose(answer[info.name], wanted, rtol=1e-3, atol=1e-4), model
     fields = {"Host": "127.0.0.1", "Content-Length": len(body), **headers}
@@ -141,8 +152,8 @@ def make_request(server, model, path):
 
 
 class Client:
-    def __init__(self, port, request, selector):
-        self.socket = socket.create_connection(("127.0.0.1", port))
+    def __init__(self, port, request, selector, patience):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=patience)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.request, self.wanted, self.got = request, None, b""
         selector.register(self.socket, selectors.EVENT_READ, self)
@@ -154,7 +165,9 @@ class Client:
 
     def read(self):
         """The seconds of an answer that is whole; None: there is more to come."""
-        self.got += self.socket.recv(1 << 16)
+        part = self.socket.recv(1 << 16)
+        assert part, "the server has closed the connection"
+        self.got += part
         if self.wanted is None and b"\r\n\r\n" in self.got:
             head, _, _ = self.got.partition(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 200"), self.got[:300]
@@ -163,10 +176,10 @@ class Client:
         return time.perf_counter() - self.began if self.wanted is not None and len(self.got) >= self.wanted else None
 
 
-def load(server, request, clients, seconds):
+def load(server, request, clients, seconds, patience):
     """Requests a second, and the sorted times of requests."""
     with selectors.DefaultSelector() as selector:
-        everyone, times = [Client(server.port, request, selector) for _ in range(clients)], []
+        everyone, times = [Client(server.port, request, selector, patience) for _ in range(clients)], []
         begin = time.perf_counter()
         for client in everyone:
             client.send()
@@ -189,22 +202,46 @@ def counts(server, model):
     return stats["inference_count"], stats["execution_count"]
 
 
+def ready_requests(server, names, paths, patience):
+    """By model, those that answer; the others are told of. A peer that does not is waited for once."""
+    requests, silent = {}, False
+    for name, path in zip(names, paths):
+        for model in (name, name + "_peer"):
+            if silent and model != name:
+                continue
+            try:
+                requests[model] = make_request(server, model, path, patience)
+            except triton_server.Silent as error:
+                silent = silent or model != name
+                print(f"not measured: {error}\nthe last lines of the server's log:\n{server.last_lines()}\n", flush=True)
+    return requests
+
+
+def measure_rounds(server, requests, clients, options):
+    """By model, in turns: requests a second, p50 and p99 in milliseconds, and rows of a run, of each round."""
+    rounds = {model: [] for model in requests}
+    for k in range(-1, options.rounds):
+        for model, kept in rounds.items():
+            before = counts(server, model)
+            rate, times = load(server, requests[model], clients, options.seconds if k >= 0 else min(0.5, options.seconds), options.patience)
+            after = counts(server, model)
+            if k >= 0 and times:  # the first warms up
+                kept.append((rate, times[len(times) // 2] * 1e3, times[len(times) * 99 // 100] * 1e3, (after[0] - before[0]) / max(after[1] - before[1], 1)))
+    return rounds
+
+
 def measure(server, names, paths, options):
-    requests = {model: make_request(server, model, path) for name, path in zip(names, paths) for model in (name, name + "_peer")}
-    print(f"{'model':<12}{'clients':>8}   {'backend':<22}{'requests/s':>11}{'p50 ms':>9}{'p99 ms':>9}{'rows a run':>12}")
+    requests = ready_requests(server, names, paths, options.patience)
+    print(f"{'model':<12}{'clients':>8}   {'backend':<22}{'requests/s':>11}{'p50 ms':>9}{'p99 ms':>9}{'rows a run':>12}", flush=True)
     for name in names:
         for clients in map(int, options.clients.split(",")):
-            rounds = {name: [], name + "_peer": []}
-            for k in range(-1, options.rounds):
-                for model, kept in rounds.items():
-                    before = counts(server, model)
-                    rate, times = load(server, requests[model], clients, options.seconds if k >= 0 else 0.5)
-                    after = counts(server, model)
-                    if k >= 0:  # the first warms up
-                        kept.append((rate, times[len(times) // 2] * 1e3, times[len(times) * 99 // 100] * 1e3, (after[0] - before[0]) / (after[1] - before[1])))
-            for model, kept in rounds.items():
+            there = {model: requests[model] for model in (name, name + "_peer") if model in requests}
+            for model, kept in measure_rounds(server, there, clients, options).items():
+                if not kept:
+                    continue
                 rate, p50, p99, rows = (statistics.median(column) for column in zip(*kept))
                 print(f"{name:<12}{clients:>8}   {'hypatia' if model == name else 'python, ' + options.peer:<22}{rate:>11.0f}{p50:>9.2f}{p99:>9.2f}{rows:>12.1f}", flush=True)
+    return all(name in requests for name in names)
 
 
 def main():
@@ -215,9 +252,11 @@ def main():
     for option, value in (("--rounds", 5), ("--max-batch", 64), ("--delay", 0), ("--instances", 1), ("--threads", 1)):
         parser.add_argument(option, type=int, default=value)
     parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--patience", type=float, default=60)
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--peer", choices=PEERS, default="onnxruntime")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))  # so that the server does not stay
     if not triton_server.wheel():
         sys.exit("python3 has no module pytriton with a tritonserver: scripts/triton-test.sh installs it")
     with tempfile.TemporaryDirectory() as folder:
@@ -227,8 +266,9 @@ def main():
             perceptron(paths[1])
         os.mkdir(repo)
         names = [make_models(path, repo, options) for path in paths]
-        with triton_server.Server(repo, folder, options.build) as server:
-            measure(server, names, paths, options)
+        with triton_server.Server(repo, folder, options.build, explicit=True) as server:
+            good = measure(server, names, paths, options)
+    sys.exit(0 if good else "ours does not answer")
 
 
 main()

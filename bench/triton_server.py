@@ -38,10 +38,16 @@ def lay_backends(folder, build):
     os.symlink(os.path.join(os.path.abspath(build), "lib/hypatia/backends/hypatia"), folder + "/hypatia")
 
 
-class Server:
-    """with Server(repository, scratch folder, build) as server: ..."""
+class Silent(Exception):
+    """A model that has not answered in the time that it was given, or failed."""
 
-    def __init__(self, repository, folder, build, *options):
+
+class Server:
+    """with Server(repository, scratch folder, build) as server: ...
+
+    It serves all models of the repository, or with explicit=True those that are loaded by `load`."""
+
+    def __init__(self, repository, folder, build, *options, explicit=False):
         self.port, self.metrics = free_port(), free_port()
         self.log = os.path.join(folder, "server.log")
         backends = os.path.join(folder, "backends")
@@ -50,9 +56,10 @@ class Server:
         libraries = os.path.join(os.path.dirname(os.path.dirname(wheel())), "nvidia_pytriton.libs")
         environment = {**os.environ, "LD_LIBRARY_PATH": libraries, "PATH": os.path.dirname(sys.executable) + ":" + os.environ["PATH"]}  # of the Python backend's modules
         command = [wheel() + "/bin/tritonserver", "--model-repository", repository, "--backend-directory", backends, "--http-address", "127.0.0.1",
-                   "--http-port", str(self.port), "--metrics-port", str(self.metrics), "--allow-grpc", "false", *options]
-        with open(self.log, "w", encoding="utf-8") as log:
-            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+                   "--http-port", str(self.port), "--metrics-port", str(self.metrics), "--allow-grpc", "false", "--exit-timeout-secs", "10",
+                   *(["--model-control-mode", "explicit"] if explicit else []), *options]
+        with open(self.log, "w", encoding="utf-8") as log:  # a session of its own: what hangs is ended with all of its processes
+            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
 
     def url(self, path):
         return f"http://127.0.0.1:{self.port}/v2/{path}".rstrip("/")
@@ -61,14 +68,26 @@ class Server:
         with urllib.request.urlopen(self.url(path), timeout=60) as answer:
             return json.loads(answer.read() or b"{}")
 
-    def post(self, path, document):
+    def post(self, path, document, seconds=60):
         """(status, document)"""
         request = urllib.request.Request(self.url(path), data=json.dumps(document).encode(), headers={"Content-Type": "application/json"})
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=seconds) as answer:
                 return answer.status, json.loads(answer.read() or b"{}")
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read() or b"{}")
+
+    def load(self, model, seconds):
+        """Has a model loaded, within so many seconds; Silent where it is not."""
+        try:
+            status, said = self.post(f"repository/models/{model}/load", {}, seconds)
+        except OSError as error:
+            raise Silent(f"{model} was not loaded within {seconds} s ({error})") from error
+        if status != 200:
+            raise Silent(f"{model} was not loaded: {said.get('error', status)}")
+
+    def last_lines(self, count=20):
+        return "\n".join(self.said().splitlines()[-count:])
 
     def said(self):
         with open(self.log, encoding="utf-8", errors="replace") as log:
@@ -82,14 +101,18 @@ class Server:
                 return self
             except OSError:
                 time.sleep(0.1)
-        self.__exit__()
+        self.__exit__(True)
         raise RuntimeError("the server did not start:\n" + self.said()[-10000:])
 
-    def __exit__(self, *_):
+    def __exit__(self, failed, *_):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             try:
-                self.process.wait(30)
+                self.process.wait(2 if failed else 30)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+        try:  # its models' processes, which do not always end with it
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
