@@ -295,6 +295,13 @@ def check_transport(server):
     assert b" 413 " in raw(server, b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 600000\r\n\r\n").split(b"\r\n")[0]
     long = raw(server, b"GET /v2 HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 100000 + b"\r\n\r\n")
     assert not long or b" 431 " in long.split(b"\r\n")[0], long[:100]
+    # What a proxy may read another end of: refused, and nothing behind it is read as a request, whatever the path.
+    behind = b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n"
+    for path in (b"POST /v2/models/digits/infer", b"GET /v2/health/live"):
+        for frames in (b"Content-Length: 2\r\nContent-Length: 3\r\n", b"Content-Length: 2\r\nContent-Length: 2\r\n", b"content-length: 9\r\nTransfer-Encoding: chunked\r\n",
+                       b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n"):
+            said = raw(server, path + b" HTTP/1.1\r\nHost: x\r\n" + frames + b"\r\n" + (b"0\r\n\r\n" if b"chunked" in frames else b"{}") + behind)
+            assert b" 400 " in said.split(b"\r\n")[0] and b"extensions" not in said, (frames, said)
     # One that is cut off is answered by nothing, and forgotten.
     raw(server, b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
     assert server.json("GET", "/v2/health/ready") == {"ready": True}

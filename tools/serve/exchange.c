@@ -92,7 +92,10 @@ void exchange_begin(exchange *e, server *s, const char *method, const char *path
     atomic_fetch_add(&s->exchanges, 1);
     e->route = route_find(path);
     bool open = e->route.kind == ROUTE_LIVE || e->route.kind == ROUTE_READY; /* for those who watch over the server */
-    if (!open && !tokens_allow(&s->tokens, headers->authorization)) {
+    if (headers->framed_twice) { /* a proxy may have read another end, and take what follows for another client's */
+        answer_error(e, 400, "several headers say where the body ends; wanted one Content-Length, or one Transfer-Encoding");
+        e->answer.close = true;
+    } else if (!open && !tokens_allow(&s->tokens, headers->authorization)) {
         answer_error(e, 401,
                      headers->authorization ? "the Authorization is not one that is known; wanted 'Bearer TOKEN'"
                                             : "there is no Authorization; wanted 'Bearer TOKEN'");

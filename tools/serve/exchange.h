@@ -52,6 +52,7 @@ typedef struct exchange {
 /* The headers that decide before a body is read. NULL: absent. */
 typedef struct exchange_headers {
     const char *authorization, *length, *inference_length, *encoding;
+    bool framed_twice; /* there is more than one that says where the body ends */
 } exchange_headers;
 
 /* Afterwards e->answer.code is not 0 where no body is wanted any more. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -62,7 +63,7 @@ static enum MHD_Result send_answer(request *r)
     if (a->allow) (void)mhd->add_response_header(response, "Allow", a->allow);
     if (a->code == 401) (void)mhd->add_response_header(response, "WWW-Authenticate", "Bearer");
     if (a->retry) (void)mhd->add_response_header(response, "Retry-After", "1");
-    if (server_stopping(r->exchange.server)) (void)mhd->add_response_header(response, "Connection", "close");
+    if (a->close || server_stopping(r->exchange.server)) (void)mhd->add_response_header(response, "Connection", "close");
     exchange_count(&r->exchange);
     enum MHD_Result result = mhd->queue_response(r->connection, (unsigned int)a->code, response);
     mhd->destroy_response(response);
@@ -78,16 +79,27 @@ static void resume(exchange *e)
     r->mhd->resume_connection(r->connection);
 }
 
+/* Counts headers that say where a body ends. */
+static enum MHD_Result count_frames(void *user, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    (void)kind, (void)value;
+    *(int *)user += strcasecmp(name, "Content-Length") == 0 || strcasecmp(name, "Transfer-Encoding") == 0;
+    return MHD_YES;
+}
+
 static request *begin(http *h, struct MHD_Connection *connection, const char *url, const char *method)
 {
     request *r = calloc(1, sizeof *r);
     if (!r) return NULL;
+    int frames = 0;
+    (void)h->mhd.get_connection_values(connection, MHD_HEADER_KIND, count_frames, &frames);
     exchange_headers headers = {
         .authorization = h->mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization"),
         .length = h->mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length"),
         .inference_length =
             h->mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Inference-Header-Content-Length"),
         .encoding = h->mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Encoding"),
+        .framed_twice = frames > 1,
     };
     exchange_begin(&r->exchange, h->server, method, url, &headers);
     r->exchange.resume = resume;

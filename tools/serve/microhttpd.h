@@ -13,6 +13,7 @@
     FUNCTION(stop_daemon)                                                                                              \
     FUNCTION(is_feature_supported)                                                                                     \
     FUNCTION(lookup_connection_value)                                                                                  \
+    FUNCTION(get_connection_values)                                                                                    \
     FUNCTION(suspend_connection)                                                                                       \
     FUNCTION(resume_connection)                                                                                        \
     FUNCTION(create_response_from_buffer)                                                                              \
