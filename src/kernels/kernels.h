@@ -109,6 +109,8 @@ hyp_status hyp_kernel_norm_rows(const hyp_kernel_call *c, int64_t *rows, int64_t
 hyp_status hyp_kernel_norm_gradient_rows(const hyp_kernel_call *c, int64_t *rows, int64_t *size, bool *by_scale);
 /* Checks the arrays of linear-gradient: g[rows, n], x[rows, k], and what it gives, [n, k] ([k, n] if turned) and [n]. */
 hyp_status hyp_kernel_linear_gradient_check(const hyp_kernel_call *c);
+/* For lrn, over the channels of x [., channels, inner]. */
+hyp_status hyp_kernel_read_lrn(const hyp_kernel_call *c, int64_t *channels, int64_t *inner);
 /* For softmax-gradient: its arrays as [outer, size, inner], that along the axis in the middle. */
 hyp_status hyp_kernel_softmax_gradient_rows(const hyp_kernel_call *c, int64_t *outer, int64_t *size, int64_t *inner);
 /* `axis` of -rank .. rank-1 made non-negative. */

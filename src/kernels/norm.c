@@ -162,14 +162,22 @@ hyp_status hyp_kernel_softmax_gradient(const hyp_kernel_call *c)
     return HYP_OK;
 }
 
+hyp_status hyp_kernel_read_lrn(const hyp_kernel_call *c, int64_t *channels, int64_t *inner)
+{
+    const hyp_array *x = &c->in[0], *y = &c->out[0];
+    int64_t outer;
+    if (x->rank < 2 || c->attrs[0].i < 1 || !hyp_array_same_shape(x, y) || x->dtype != y->dtype || !hyp_array_is_float(x))
+        return hyp_kernel_fail(c, "tensors that do not fit");
+    hyp_array_split(x, 1, &outer, channels, inner);
+    return HYP_OK;
+}
+
 /* x / (bias + alpha / size * sum of squares over `size` channels around)^beta; attrs: size alpha beta bias. */
 hyp_status hyp_kernel_lrn(const hyp_kernel_call *c)
 {
     const hyp_array *x = &c->in[0], *y = &c->out[0];
-    int64_t size = c->attrs[0].i, outer, channels, inner;
-    if (x->rank < 2 || size < 1 || !hyp_array_same_shape(x, y) || x->dtype != y->dtype || !hyp_array_is_float(x))
-        return hyp_kernel_fail(c, "tensors that do not fit");
-    hyp_array_split(x, 1, &outer, &channels, &inner);
+    int64_t size = c->attrs[0].i, channels, inner;
+    HYP_TRY(hyp_kernel_read_lrn(c, &channels, &inner));
     for (int64_t i = 0; i < x->count; i++) {
         int64_t channel = i / inner % channels, first = i - channel * inner;
         int64_t low = channel - (size - 1) / 2, high = channel + size / 2;

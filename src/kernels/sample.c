@@ -6,84 +6,6 @@
 
 hyp_kernel_fn hyp_kernel_grid_sample, hyp_kernel_affine_grid, hyp_kernel_roi_align;
 
-enum { MAX_AXES = HYP_SAMPLE_AXES, MAX_NEIGHBOURS = 64 /* of 4 along each axis */ };
-
-/* The places and weights of the neighbours of one sample, along each axis; -1: there is nothing, which is 0. */
-typedef struct neighbours {
-    int64_t at[MAX_AXES][4];
-    double weights[MAX_AXES][4];
-} neighbours;
-
-static double reflect(double x, double low, double high)
-{
-    double range = high - low, over = x < low ? low - x : x - high;
-    if (over <= 0) return x;
-    if (range <= 0) return low;
-    double rest = fmod(over, 2 * range);
-    bool back = rest > range;
-    if (back) rest -= range;
-    return (x < low) != back ? low + rest : high - rest;
-}
-
-/* An index on its way into the image. */
-static int64_t inside(const hyp_sampler *s, double i, int64_t size)
-{
-    if (s->padding == HYP_SAMPLE_ZEROS) return i >= 0 && i < (double)size ? (int64_t)i : -1;
-    if (s->padding == HYP_SAMPLE_REFLECTION)
-        i = s->align_corners ? reflect(i, 0, (double)size - 1) : reflect(i, -0.5, (double)size - 0.5);
-    return (int64_t)fmin(fmax(i, 0), (double)size - 1);
-}
-
-/* The coordinate is from -1 to 1 over the image. One outside of it moves inside as a whole; with cubic weights each
- * neighbour does for itself, as in PyTorch and onnxruntime. */
-static void find_neighbours(const hyp_sampler *s, int32_t axis, double coordinate, neighbours *out)
-{
-    static const double far = 1e9, a = -0.75;
-    int64_t size = s->dims[axis];
-    double n = (double)size, x = s->align_corners ? (coordinate + 1) / 2 * (n - 1) : ((coordinate + 1) * n - 1) / 2;
-    double low = s->align_corners ? 0 : -0.5, high = n - 1 - low;
-    x = isnan(x) ? -far : fmin(fmax(x, -far), far);
-    if (s->taps == 1) x = rint(x);
-    if (s->taps < 4 && s->padding == HYP_SAMPLE_BORDER && (x < low || x > high)) x = fmin(fmax(x, 0), n - 1);
-    if (s->taps < 4 && s->padding == HYP_SAMPLE_REFLECTION) x = reflect(x, low, high);
-    double first = floor(x), r = x - first, *w = out->weights[axis];
-    if (s->taps == 1) {
-        w[0] = 1;
-        first = trunc(x);
-    } else if (s->taps == 2) {
-        w[0] = 1 - r;
-        w[1] = r;
-    } else { /* the cubic convolution of Keys */
-        w[0] = ((a * (r + 1) - 5 * a) * (r + 1) + 8 * a) * (r + 1) - 4 * a;
-        w[1] = ((a + 2) * r - (a + 3)) * r * r + 1;
-        w[2] = ((a + 2) * (1 - r) - (a + 3)) * (1 - r) * (1 - r) + 1;
-        w[3] = ((a * (2 - r) - 5 * a) * (2 - r) + 8 * a) * (2 - r) - 4 * a;
-        first -= 1;
-    }
-    for (int t = 0; t < s->taps; t++) out->at[axis][t] = inside(s, first + t, size);
-}
-
-/* All combinations of neighbours that are there: offsets into an image and weights. */
-static int list_neighbours(const hyp_sampler *s, const neighbours *n, int64_t *offsets, double *weights)
-{
-    int combinations = 1, count = 0;
-    for (int32_t a = 0; a < s->axes; a++) combinations *= s->taps;
-    for (int i = 0; i < combinations; i++) {
-        int rest = i;
-        bool there = true;
-        offsets[count] = 0;
-        weights[count] = 1;
-        for (int32_t a = 0; a < s->axes; a++, rest /= s->taps) {
-            int64_t at = n->at[a][rest % s->taps];
-            there = there && at >= 0;
-            offsets[count] += at * s->strides[a];
-            weights[count] *= n->weights[a][rest % s->taps];
-        }
-        count += there;
-    }
-    return count;
-}
-
 static void read_modes(const hyp_kernel_call *c, hyp_sampler *s)
 {
     const char *mode = c->attrs[0].sym, *beyond = c->attrs[1].sym;
@@ -99,7 +21,7 @@ hyp_status hyp_kernel_read_grid_sample(const hyp_kernel_call *c, hyp_sampler *s)
     const hyp_array *x = &c->in[0], *grid = &c->in[1], *y = &c->out[0];
     int64_t strides[HYP_MAX_RANK], dims[HYP_MAX_RANK];
     *s = (hyp_sampler){.axes = x->rank - 2, .image = 1, .places = 1};
-    if (s->axes < 1 || s->axes > MAX_AXES || grid->rank != x->rank || grid->dims[grid->rank - 1] != s->axes ||
+    if (s->axes < 1 || s->axes > HYP_SAMPLE_AXES || grid->rank != x->rank || grid->dims[grid->rank - 1] != s->axes ||
         grid->dims[0] != x->dims[0] || y->dtype != x->dtype || !hyp_array_is_float(x) || !hyp_array_is_float(grid))
         return hyp_kernel_fail(c, "the grid does not fit the images");
     hyp_array_strides(x, strides);
@@ -123,12 +45,12 @@ hyp_status hyp_kernel_grid_sample(const hyp_kernel_call *c)
     if (y->count == 0) return HYP_OK;
     for (int64_t batch = 0; batch < x->dims[0]; batch++)
         for (int64_t p = 0; p < s.places; p++) {
-            neighbours n;
-            int64_t offsets[MAX_NEIGHBOURS];
-            double weights[MAX_NEIGHBOURS];
+            hyp_sample_neighbours n;
+            int64_t offsets[HYP_SAMPLE_NEIGHBOURS];
+            double weights[HYP_SAMPLE_NEIGHBOURS];
             int64_t at = (batch * s.places + p) * s.axes; /* coordinates are those of the last axis first */
-            for (int32_t a = 0; a < s.axes; a++) find_neighbours(&s, a, hyp_array_f64(grid, at + s.axes - 1 - a), &n);
-            int count = list_neighbours(&s, &n, offsets, weights);
+            for (int32_t a = 0; a < s.axes; a++) hyp_sample_find(&s, a, hyp_array_f64(grid, at + s.axes - 1 - a), &n);
+            int count = hyp_sample_list(&s, &n, offsets, weights);
             for (int64_t ch = batch * x->dims[1]; ch < (batch + 1) * x->dims[1]; ch++) {
                 double sum = 0;
                 for (int i = 0; i < count; i++) sum += weights[i] * hyp_array_f64(x, ch * s.image + offsets[i]);

@@ -146,31 +146,40 @@ hyp_status hyp_kernel_scatter_nd(const hyp_kernel_call *c)
     return HYP_OK;
 }
 
-/* A cache whose places from write_indices[batch] on along the axis are replaced, around the end when circular. */
-hyp_status hyp_kernel_tensor_scatter(const hyp_kernel_call *c)
+hyp_status hyp_kernel_read_tensor_scatter(const hyp_kernel_call *c, hyp_tensor_scatter *out)
 {
-    const hyp_array *x = &c->in[0], *updates = &c->in[1], *y = &c->out[0], *first = hyp_kernel_input(c, 2);
-    bool circular = strcmp(c->attrs[1].sym, "circular") == 0;
-    int64_t outer, size, inner, outer_updates, length, inner_updates;
+    const hyp_array *x = &c->in[0], *updates = &c->in[1], *first = hyp_kernel_input(c, 2);
     int32_t axis;
     HYP_TRY(hyp_kernel_axis(c, c->attrs[0].i, x->rank, &axis));
+    *out = (hyp_tensor_scatter){.axis = axis, .circular = strcmp(c->attrs[1].sym, "circular") == 0};
     if (axis == 0 || updates->rank != x->rank || updates->dims[axis] > x->dims[axis])
         return hyp_kernel_fail(c, "the update does not fit the cache");
     for (int32_t a = 0; a < x->rank; a++)
         if (a != axis && updates->dims[a] != x->dims[a])
             return hyp_kernel_fail(c, "axis %d of the update differs from that of the cache", a);
     if (first) HYP_TRY(hyp_kernel_want_shape(c, first, 1, x->dims, "the list of write indices"));
-    HYP_TRY(start(c, updates));
+    HYP_TRY(check_result(c, updates));
     if (updates->count == 0) return HYP_OK;
-    hyp_array_split(x, axis, &outer, &size, &inner);
-    hyp_array_split(updates, axis, &outer_updates, &length, &inner_updates);
-    for (int64_t o = 0; o < outer; o++) {
-        int64_t at = first ? hyp_array_i64(first, o / (outer / x->dims[0])) : 0;
-        if (at < 0 || at > (circular ? size - 1 : size - length))
+    hyp_array_split(x, axis, &out->outer, &out->size, &out->inner);
+    out->length = updates->dims[axis];
+    out->most = out->circular ? out->size - 1 : out->size - out->length;
+    return HYP_OK;
+}
+
+/* A cache whose places from write_indices[batch] on along the axis are replaced, around the end when circular. */
+hyp_status hyp_kernel_tensor_scatter(const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *updates = &c->in[1], *y = &c->out[0], *first = hyp_kernel_input(c, 2);
+    hyp_tensor_scatter t;
+    HYP_TRY(hyp_kernel_read_tensor_scatter(c, &t));
+    HYP_TRY(start(c, updates));
+    for (int64_t o = 0; o < t.outer; o++) {
+        int64_t at = first ? hyp_array_i64(first, o / (t.outer / x->dims[0])) : 0;
+        if (at < 0 || at > t.most)
             return hyp_kernel_fail(c, "index %lld is out of range for %lld updates along axis %d of %lld",
-                                   (long long)at, (long long)length, axis, (long long)size);
-        for (int64_t s = 0; s < length; s++)
-            combine(HYP_PW_CAST, y, (o * size + (at + s) % size) * inner, updates, (o * length + s) * inner, inner);
+                                   (long long)at, (long long)t.length, t.axis, (long long)t.size);
+        for (int64_t s = 0; s < t.length; s++)
+            combine(HYP_PW_CAST, y, (o * t.size + (at + s) % t.size) * t.inner, updates, (o * t.length + s) * t.inner, t.inner);
     }
     return HYP_OK;
 }

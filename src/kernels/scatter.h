@@ -20,8 +20,16 @@ typedef struct hyp_gather_nd {
     int64_t strides[HYP_MAX_RANK]; /* of the data */
 } hyp_gather_nd;
 
+/* x[outer, size, inner], of which `length` places from an index of 0 .. `most` on are replaced; all 0 where nothing is. */
+typedef struct hyp_tensor_scatter {
+    int32_t axis;
+    bool circular; /* what goes beyond the end goes to the start */
+    int64_t outer, size, inner, length, most;
+} hyp_tensor_scatter;
+
 /* These read and check all but the indices themselves. */
 hyp_status hyp_kernel_read_gather_nd(const hyp_kernel_call *c, hyp_gather_nd *out);
+hyp_status hyp_kernel_read_tensor_scatter(const hyp_kernel_call *c, hyp_tensor_scatter *out);
 hyp_status hyp_kernel_read_scatter_nd(const hyp_kernel_call *c, hyp_scatter_nd *out);
 hyp_status hyp_kernel_read_scatter_elements(const hyp_kernel_call *c, int32_t *axis, uint32_t *combine);
 hyp_status hyp_kernel_read_gather_elements(const hyp_kernel_call *c, int32_t *axis);

@@ -3,7 +3,7 @@
  * item fails no more and no less than it would without; where there is none it is 0. */
 #include <math.h>
 
-#include "kernels/kernels.h"
+#include "kernels/along.h"
 
 hyp_kernel_fn hyp_kernel_nonzero, hyp_kernel_non_max_suppression, hyp_kernel_unique;
 hyp_kernel_scratch_fn hyp_kernel_scratch_non_max_suppression, hyp_kernel_scratch_unique;
@@ -35,13 +35,20 @@ static bool is_set(const hyp_array *x, int64_t i)
     return hyp_array_is_float(x) ? hyp_array_f64(x, i) != 0 : hyp_array_i64(x, i) != 0;
 }
 
+hyp_status hyp_kernel_check_nonzero(const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *y = &c->out[0];
+    HYP_TRY(want_count(c, &c->out[1]));
+    if (y->rank != 2 || y->dims[0] != x->rank || y->dtype != HYP_I64)
+        return hyp_kernel_fail(c, "the result is no list of i64 for each axis");
+    return HYP_OK;
+}
+
 hyp_status hyp_kernel_nonzero(const hyp_kernel_call *c)
 {
     const hyp_array *x = &c->in[0], *y = &c->out[0];
     int64_t index[HYP_MAX_RANK] = {0}, found = 0;
-    HYP_TRY(want_count(c, &c->out[1]));
-    if (y->rank != 2 || y->dims[0] != x->rank || y->dtype != HYP_I64)
-        return hyp_kernel_fail(c, "the result is no list of i64 for each axis");
+    HYP_TRY(hyp_kernel_check_nonzero(c));
     int64_t room = y->dims[1];
     for (int64_t i = 0; i < x->count; i++, hyp_index_next(x->rank, x->dims, index)) {
         if (!is_set(x, i)) continue;

@@ -43,8 +43,7 @@ def make_repository(folder):
     assert done.returncode == 0, done.stderr
     options = {"digits": ("--max-batch", "32", "--instances", "2", "--delay", "2000"), "looked_up": ("--max-batch", "8", "--delay", "20000")}
     for name, plan in plans.items():
-        on = ON_GPU if name != "places" else ()  # CUDA has no kernel for its step
-        models.triton(plan, "-o", repo, *options.get(name, ()), *on)
+        models.triton(plan, "-o", repo, *options.get(name, ()), *ON_GPU)
     return repo
 
 

@@ -170,6 +170,59 @@ static void running_sums_of_what_is_not_finite(void **state)
         }
 }
 
+/* ---- what is not zero ---------------------------------------------------------------------------------------- */
+
+/* A NaN is, and a zero of either sign is not. Room for all that there could be, and for one more. */
+static void places_that_are_not_zero_equal_reference(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < TYPES; t++)
+        for (size_t s = 0; s < SHAPES; s++) {
+            if (t > 0 && (s + t) % 4) continue;
+            const int64_t count = shapes[s][0] * shapes[s][1] * shapes[s][2], room = count + (int64_t)(s % 2),
+                          dims[] = {3, room};
+            pb_init(&builder);
+            const uint32_t x = difficult_weight(types[t], 3, shapes[s]);
+            HypPlan__Call *call = pb_call(&builder, "nonzero", 1, &x,
+                                          pb_output(&builder, "at", HYP_I64, 2, pb_consts(&builder, 2, dims)));
+            pb_call_output(call, pb_output(&builder, "count", HYP_I64, 0, NULL));
+            pb_call_ints(&builder, call, 1, &room);
+            check((dims_list){{0}}, exactly);
+        }
+    const int64_t none[] = {2, 0, 3}, room = 4, dims[] = {3, 4};
+    pb_init(&builder);
+    const uint32_t x = pb_input(&builder, "x", HYP_F32, 3, pb_consts(&builder, 3, none));
+    HypPlan__Call *call =
+        pb_call(&builder, "nonzero", 1, &x, pb_output(&builder, "at", HYP_I64, 2, pb_consts(&builder, 2, dims)));
+    pb_call_output(call, pb_output(&builder, "count", HYP_I64, 0, NULL));
+    pb_call_ints(&builder, call, 1, &room);
+    check((dims_list){{2, 0, 3}}, exactly);
+}
+
+/* ---- products ------------------------------------------------------------------------------------------------ */
+
+static void products_over_axes_equal_reference(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < TYPES; t++)
+        for (int set = 0; set < 8; set++) {
+            const int64_t dims[] = {3, t % 2 ? 40 : 5, t % 3 == 2 ? 0 : 2};
+            int64_t axes[3], kept[3];
+            size_t count = 0;
+            pb_init(&builder);
+            for (int a = 0; a < 3; a++) {
+                kept[a] = set >> a & 1 ? 1 : dims[a];
+                if (set >> a & 1) axes[count++] = a - (t % 2 ? 3 : 0);
+            }
+            const uint32_t x = pb_input(&builder, "x", types[t], 3, pb_consts(&builder, 3, dims));
+            HypPlan__Call *call = pb_call(&builder, "reduce-prod", 1, &x,
+                                          pb_output(&builder, "y", types[t], 3, pb_consts(&builder, 3, kept)));
+            pb_call_ints(&builder, call, count, axes);
+            pb_call_int(&builder, call, 1);
+            check((dims_list){{3, dims[1], dims[2]}}, (tolerance){0, 0});
+        }
+}
+
 /* ---- by position --------------------------------------------------------------------------------------------- */
 
 /* Indices of -2 .. 2, or floats between -1 and 1, which are cut to 0, in depths that have all of them and that do not.
@@ -214,6 +267,52 @@ static void triangles_equal_reference(void **state)
         }
 }
 
+/* Caches of several rows written from places of their own on, around the end, as a whole, and not at all. */
+static void caches_that_are_written_into_equal_reference(void **state)
+{
+    (void)state;
+    static const int64_t first[] = {0, 4, 2}, around[] = {6, 0, 3};
+    for (size_t t = 0; t < TYPES; t++)
+        for (int form = 0; form < 8; form++) {
+            const bool circular = form & 1, given = form & 2;
+            const int64_t length = form & 4 ? (given && !circular ? 3 : 7)
+                                   : t % 2  ? 3
+                                            : 0,
+                          inner = t % 3 ? 5 : 1, three = 3;
+            const int64_t x_dims[] = {3, 2, 7, inner}, u_dims[] = {3, 2, length, inner};
+            pb_init(&builder);
+            uint32_t *all = pb_consts(&builder, 4, x_dims);
+            uint32_t in[] = {pb_input(&builder, "x", types[t], 4, all),
+                             pb_input(&builder, "u", types[t], 4, pb_consts(&builder, 4, u_dims)), 0};
+            if (given) in[2] = pb_weight(&builder, HYP_I64, 1, &three, circular ? around : first);
+            HypPlan__Call *call =
+                pb_call(&builder, "tensor-scatter", given ? 3 : 2, in, pb_output(&builder, "y", types[t], 4, all));
+            pb_call_int(&builder, call, form % 3 ? 2 : -2);
+            pb_call_symbol(&builder, call, circular ? "circular" : "linear");
+            check((dims_list){{3, 2, 7, inner}, {3, 2, length, inner}}, exactly);
+        }
+}
+
+/* As many channels around as there are, more, and an even number, of which one more is behind. */
+static void neighbouring_channels_equal_reference(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 2, 5, 4, 50};
+    for (size_t t = 0; t < 4; t++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            const int64_t dims[] = {2, 7, t % 2 ? 3 : 41};
+            pb_init(&builder);
+            uint32_t *all = pb_consts(&builder, 3, dims);
+            const uint32_t x = pb_input(&builder, "x", types[t], 3, all);
+            HypPlan__Call *call = pb_call(&builder, "lrn", 1, &x, pb_output(&builder, "y", types[t], 3, all));
+            pb_call_int(&builder, call, sizes[i]);
+            pb_call_float(&builder, call, 0.3);
+            pb_call_float(&builder, call, 0.75);
+            pb_call_float(&builder, call, 1.5);
+            check((dims_list){{2, 7, dims[2]}}, tolerance_of(types[t], 2));
+        }
+}
+
 static void sequences_in_reverse_equal_reference(void **state)
 {
     (void)state;
@@ -234,14 +333,34 @@ static void sequences_in_reverse_equal_reference(void **state)
         }
 }
 
-/* A length that is out of range is told of, as an index is. */
-static void a_length_out_of_range_is_an_error(void **state)
+/* Runs the plan that is in `builder`, whose input is x[2, 4] of ones, and wants it to tell of this index. */
+static void check_fails(size_t outputs, hyp_tensor *output, const char *index)
 {
-    (void)state;
-    static const int64_t dims[] = {2, 4}, two = 2, wrong[] = {1, 5};
-    float values[8] = {0};
+    float values[8] = {1, 1, 1, 1, 1, 1, 1, 1};
     hyp_diag diag = {0};
     hyp_context *context = NULL;
+    hyp_engine *engine = pb_load(&builder, HYP_DEVICE_CUDA);
+    if (hyp_context_create(engine, NULL, &context, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    const hyp_tensor x = {.dtype = HYP_F32, .rank = 2, .dims = {2, 4}, .data = values, .bytes = sizeof values};
+    assert_int_equal(hyp_context_run(context, &x, 1, output, outputs, &diag), HYP_ERR_INVALID_ARGUMENT);
+    assert_non_null(strstr(diag.message, index));
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+    pb_dispose(&builder);
+}
+
+/* A length that is out of range is told of, as an index is, and so are more places than there is room for, and a write
+ * beyond the end of a cache. */
+static void what_is_out_of_range_is_an_error(void **state)
+{
+    (void)state;
+    static const int64_t dims[] = {2, 4}, two = 2, wrong[] = {1, 5}, room = 7, places[] = {2, 7}, update[] = {2, 1},
+                         at[] = {3, 4};
+    float values[8];
+    int64_t found[14], count;
+    hyp_tensor y = {.dtype = HYP_F32, .rank = 2, .dims = {2, 4}, .data = values, .bytes = sizeof values};
+    hyp_tensor listed[] = {{.dtype = HYP_I64, .rank = 2, .dims = {2, 7}, .data = found, .bytes = sizeof found},
+                           {.dtype = HYP_I64, .data = &count, .bytes = sizeof count}};
     pb_init(&builder);
     const uint32_t in[] = {pb_input(&builder, "x", HYP_F32, 2, pb_consts(&builder, 2, dims)),
                            pb_weight(&builder, HYP_I64, 1, &two, wrong)};
@@ -249,15 +368,24 @@ static void a_length_out_of_range_is_an_error(void **state)
                                   pb_output(&builder, "y", HYP_F32, 2, pb_consts(&builder, 2, dims)));
     pb_call_int(&builder, call, 0);
     pb_call_int(&builder, call, 1);
-    hyp_engine *engine = pb_load(&builder, HYP_DEVICE_CUDA);
-    if (hyp_context_create(engine, NULL, &context, &diag) != HYP_OK) fail_msg("%s", diag.message);
-    const hyp_tensor x = {.dtype = HYP_F32, .rank = 2, .dims = {2, 4}, .data = values, .bytes = sizeof values};
-    hyp_tensor y = x;
-    assert_int_equal(hyp_context_run(context, &x, 1, &y, 1, &diag), HYP_ERR_INVALID_ARGUMENT);
-    assert_non_null(strstr(diag.message, "index 5 is out of range"));
-    hyp_context_destroy(context);
-    hyp_engine_destroy(engine);
-    pb_dispose(&builder);
+    check_fails(1, &y, "index 5 is out of range");
+
+    pb_init(&builder);
+    uint32_t x = pb_input(&builder, "x", HYP_F32, 2, pb_consts(&builder, 2, dims));
+    call = pb_call(&builder, "nonzero", 1, &x, pb_output(&builder, "at", HYP_I64, 2, pb_consts(&builder, 2, places)));
+    pb_call_output(call, pb_output(&builder, "count", HYP_I64, 0, NULL));
+    pb_call_ints(&builder, call, 1, &room);
+    check_fails(2, listed, "index 8 is out of range");
+
+    pb_init(&builder);
+    const uint32_t all[] = {pb_input(&builder, "x", HYP_F32, 2, pb_consts(&builder, 2, dims)),
+                            pb_weight(&builder, HYP_F32, 2, update, (const float[]){1, 2}),
+                            pb_weight(&builder, HYP_I64, 1, &two, at)};
+    call =
+        pb_call(&builder, "tensor-scatter", 3, all, pb_output(&builder, "y", HYP_F32, 2, pb_consts(&builder, 2, dims)));
+    pb_call_int(&builder, call, 1);
+    pb_call_symbol(&builder, call, "linear");
+    check_fails(1, &y, "index 4 is out of range");
 }
 
 int main(int argc, char **argv)
@@ -270,7 +398,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(one_hot_rows_equal_reference),
         cmocka_unit_test(triangles_equal_reference),
         cmocka_unit_test(sequences_in_reverse_equal_reference),
-        cmocka_unit_test(a_length_out_of_range_is_an_error),
+        cmocka_unit_test(places_that_are_not_zero_equal_reference),
+        cmocka_unit_test(products_over_axes_equal_reference),
+        cmocka_unit_test(caches_that_are_written_into_equal_reference),
+        cmocka_unit_test(neighbouring_channels_equal_reference),
+        cmocka_unit_test(what_is_out_of_range_is_an_error),
     };
     if (!device_start(&dev, argc, argv)) return 77;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

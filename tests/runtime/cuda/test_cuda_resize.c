@@ -1,5 +1,6 @@
 /* Resizing on the CUDA backend against the reference backend: every mode, type and number of axes. Needs a GPU, or the
  * emulator: see device_start. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -109,6 +110,48 @@ static void any_axes_equal_reference(void **state)
             }
 }
 
+/* Places within the images and outside of them, and what is no number; channels for more than one thread. */
+static void samples_at_places_equal_reference(void **state)
+{
+    (void)state;
+    static const char *const paddings[] = {"zeros", "border", "reflection"};
+    static const struct {
+        size_t rank;
+        int64_t x[5], y[5];
+    } shapes[] = {{4, {2, 3, 5, 6}, {2, 3, 4, 7}},
+                  {5, {2, 2, 3, 4, 5}, {2, 2, 2, 3, 4}},
+                  {3, {1, 19, 9}, {1, 19, 5}},
+                  {4, {2, 0, 3, 3}, {2, 0, 2, 2}}};
+    unsigned number = 0;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (size_t m = 0; m < sizeof modes / sizeof *modes; m++)
+            for (size_t p = 0; p < sizeof paddings / sizeof *paddings; p++) {
+                const size_t rank = shapes[s].rank, axes = rank - 2;
+                const hyp_dtype dtype = types[number++ % 4];
+                float grid[512];
+                int64_t grid_dims[5] = {shapes[s].x[0]}, count = shapes[s].x[0] * (int64_t)axes;
+                uint64_t random = number;
+                for (size_t a = 0; a < axes; a++) count *= grid_dims[a + 1] = shapes[s].y[a + 2];
+                grid_dims[rank - 1] = (int64_t)axes;
+                assert_true(count <= 512);
+                for (int64_t i = 0; i < count; i++) grid[i] = (float)random_between(&random, -1600, 1600) / 1000;
+                grid[count / 2] = NAN;
+                grid[0] = 1;
+                pb_init(&builder);
+                const uint32_t in[] = {pb_input(&builder, "x", dtype, rank, pb_consts(&builder, rank, shapes[s].x)),
+                                       pb_weight(&builder, HYP_F32, rank, grid_dims, grid)};
+                HypPlan__Call *call =
+                    pb_call(&builder, "grid-sample", 2, in,
+                            pb_output(&builder, "y", dtype, rank, pb_consts(&builder, rank, shapes[s].y)));
+                pb_call_symbol(&builder, call, modes[m]);
+                pb_call_symbol(&builder, call, paddings[p]);
+                pb_call_int(&builder, call, number % 2);
+                int64_t dims[DC_MAX_TENSORS][HYP_MAX_RANK] = {{0}};
+                memcpy(dims[0], shapes[s].x, rank * sizeof *shapes[s].x);
+                check_plan(&dev, &builder, (const int64_t(*)[HYP_MAX_RANK])dims, tolerance_of(dtype, 64));
+            }
+}
+
 /* Scales that the data give are refused when the plan is loaded, by name. */
 static void scales_of_the_data_are_refused(void **state)
 {
@@ -142,6 +185,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(images_in_all_modes_equal_reference),
         cmocka_unit_test(any_axes_equal_reference),
+        cmocka_unit_test(samples_at_places_equal_reference),
         cmocka_unit_test(scales_of_the_data_are_refused),
     };
     if (!device_start(&dev, argc, argv)) return 77;

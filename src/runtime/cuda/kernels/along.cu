@@ -274,7 +274,9 @@ template <typename C> __device__ __forceinline__ void scan(const hyp_cuda_scan &
                     bits[e] = load_bits(size, p.x, start + (p.reverse ? p.axis - 1 - at - e : at + e) * inner);
 #pragma unroll 1
             for (int e = 0; e < EACH; e++) {
-                v[e] = at + e < limit ? from_bits<C>(p.dtype, bits[e]) : nothing;
+                v[e] = at + e >= limit ? nothing
+                       : p.mask        ? (C)((bits[e] & p.mask) != 0)
+                                       : from_bits<C>(p.dtype, bits[e]);
                 mine = both(mine, v[e]);
             }
             C sum = both(all, before_in_team(mine, nothing, (C *)shared, both, total));
@@ -283,7 +285,7 @@ template <typename C> __device__ __forceinline__ void scan(const hyp_cuda_scan &
 #pragma unroll 1
             for (int e = 0; e < EACH && at + e < limit; e++) {
                 C next = both(sum, v[e]);
-                store<C>(p.dtype, p.y, start + (p.reverse ? p.axis - 1 - at - e : at + e) * inner,
+                store<C>(p.y_dtype, p.y, start + (p.reverse ? p.axis - 1 - at - e : at + e) * inner,
                          p.exclusive ? sum : next);
                 sum = next;
             }
@@ -292,8 +294,39 @@ template <typename C> __device__ __forceinline__ void scan(const hyp_cuda_scan &
     }
 }
 
+// ---- what is not zero ---------------------------------------------------------------------------------------------
+
+// Room by room: where the count first is as high.
+__device__ __forceinline__ void list_nonzero(const hyp_cuda_nonzero &p)
+{
+    const int64_t *counts = (const int64_t *)p.counts, found = p.count ? counts[p.count - 1] : 0;
+    if (first_thread() == 0) {
+        *(int64_t *)p.found = found;
+        if (found > p.room) report_index(p.error, p.step, found);
+    }
+#pragma unroll 1
+    for (int64_t i = first_thread(); i < p.room; i += thread_count()) {
+        int64_t low = 0, high = p.count, wanted = i < found ? i + 1 : found;
+        while (low < high) {
+            int64_t middle = low + (high - low) / 2;
+            if (counts[middle] < wanted)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        int64_t rest = found ? low : 0;
+#pragma unroll 1
+        for (uint32_t a = 0; a < p.rank; a++) {
+            int64_t next = divide(rest, p.extent[a]);
+            ((int64_t *)p.y)[(p.rank - 1 - a) * p.room + i] = rest - next * p.extent[a].size;
+            rest = next;
+        }
+    }
+}
+
 } // namespace hyp_device
 
+KERNEL(nonzero, hyp_cuda_nonzero, list_nonzero(p))
 KERNEL(locate, hyp_cuda_locate, locate_first(p))
 KERNEL(topk, hyp_cuda_topk, select_first(p))
 KERNEL(scan_f64, hyp_cuda_scan, scan<double>(p))

@@ -50,9 +50,20 @@ typedef struct hyp_cuda_scan {
     uint64_t x, y, sums; /* sums: 0 = a lane has one part */
     hyp_cuda_extent lanes, inner;
     int64_t axis, terms, total; /* terms: of a part; total: lanes times parts */
-    uint32_t dtype, product, exclusive, reverse;
-    uint32_t makes_sums, pad;
+    uint64_t mask;              /* elements are 1 where they have one of these bits, else 0; 0 = they are themselves */
+    uint32_t dtype, y_dtype;
+    uint32_t product, exclusive, reverse;
+    uint32_t makes_sums;
 } hyp_cuda_scan;
+
+/* The places of x of which `counts`, int64_t [count], tells how many there are up to each: y[axis, room], where what
+ * lies behind them repeats the last one, and how many there are. */
+typedef struct hyp_cuda_nonzero {
+    uint64_t counts, y, found, error;      /* error: as of hyp_cuda_gather */
+    hyp_cuda_extent extent[HYP_CUDA_DIMS]; /* of x, the innermost first */
+    int64_t count, room;
+    uint32_t rank, step;
+} hyp_cuda_nonzero;
 
 /* y[outer, depth, inner] of elements of `size` bytes: values[1] where indices[outer, inner] says, else values[0]. */
 typedef struct hyp_cuda_one_hot {
@@ -71,6 +82,35 @@ typedef struct hyp_cuda_trilu {
     uint32_t dtype, upper; /* dtype: of the diagonal */
     uint32_t size, pad;
 } hyp_cuda_trilu;
+
+/* y = x[outer, size, inner], but for `length` places from first[batch] on, which are the updates; elements of `bytes`.
+ */
+typedef struct hyp_cuda_tensor_scatter {
+    uint64_t x, updates, first, y, error; /* first: 0 = from 0 on; error: as of hyp_cuda_gather */
+    hyp_cuda_extent inner, size, outer;   /* outer: of an element of the batch */
+    int64_t length, most, total;          /* most: that `first` may be */
+    uint32_t dtype, circular;             /* dtype: of first */
+    uint32_t bytes, step;
+} hyp_cuda_tensor_scatter;
+
+/* y = x / (bias + alpha * the sum of squares from `before` channels in front on to `behind`)^beta */
+typedef struct hyp_cuda_lrn {
+    uint64_t x, y;
+    hyp_cuda_extent inner, channels;
+    int64_t before, behind, total;
+    double alpha, beta, bias;
+    uint32_t dtype, pad;
+} hyp_cuda_lrn;
+
+/* Each y is the product of all elements along the reduced axes. */
+typedef struct hyp_cuda_product {
+    uint64_t x, y;
+    hyp_cuda_extent kept[HYP_CUDA_DIMS], reduced[HYP_CUDA_DIMS];
+    int64_t kept_stride[HYP_CUDA_DIMS], reduced_stride[HYP_CUDA_DIMS];
+    int64_t total, terms;
+    uint32_t kept_rank, reduced_rank;
+    uint32_t dtype, pad;
+} hyp_cuda_product;
 
 /* y = x, but the first lengths[b] elements along the axis of time in reverse order; of elements of `size` bytes. An
  * element lies at b * batch + t * time and what other axes add. */

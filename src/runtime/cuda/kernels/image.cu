@@ -7,6 +7,7 @@
 #include "along.cu"
 #include "places.cu"
 #include "resize.cu"
+#include "sample.cu"
 #include "windows.cu"
 #include "pool_gradient.cu"
 #include "recurrent.cu"

@@ -24,7 +24,8 @@
     X(batch_stats_end_f32) X(batch_stats_end_f64) X(batch_gradient_end_f32) X(batch_gradient_end_f64) \
     X(gather_along) X(gather_nd) X(scatter_list) X(scatter_sort) X(scatter) X(scatter_pieces) X(scatter_elements) \
     X(locate) X(topk) X(scan_f64) X(scan_u64) X(one_hot) X(trilu) X(reverse) \
-    X(resize_lists) X(resize_f32) X(resize_f64) X(resize_nearest) \
+    X(resize_lists) X(resize_f32) X(resize_f64) X(resize_nearest) X(sample_f32) X(sample_f64) \
+    X(nonzero) X(tensor_scatter) X(lrn) X(product_f64) X(product_u64) \
     X(range_f64) X(range_u64) X(random_uniform) X(prefetch) \
     X(conv_f32) X(conv_f64) X(conv_u64) X(conv_transpose_f32) X(conv_transpose_f64) X(conv_transpose_u64) \
     X(conv_weights_f32) X(conv_weights_f64) X(conv_weights_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_pieces) \

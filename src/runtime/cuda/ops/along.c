@@ -1,6 +1,6 @@
-/* along.c - steps that work along one axis: where the largest is, the k largest, running sums. What is long is made in
- * parts where there is little else to do, by two launches, of which the second takes what the first leaves in the
- * session's room. */
+/* along.c - steps that work along one axis: where the largest is, the k largest, running sums, what is not zero. What
+ * is long is made in parts where there is little else to do, by two launches, of which the second takes what the first
+ * leaves in the session's room. */
 #include <string.h>
 
 #include "base/dtype.h"
@@ -10,7 +10,7 @@
 #include "runtime/cuda/ops/reduce.h"
 #include "runtime/cuda/ops/steps.h"
 
-hyp_cuda_call_fn hyp_cuda_add_locate, hyp_cuda_add_scan, hyp_cuda_add_topk;
+hyp_cuda_call_fn hyp_cuda_add_locate, hyp_cuda_add_nonzero, hyp_cuda_add_scan, hyp_cuda_add_topk;
 
 /* Threads of the device that are worth having. */
 static int64_t wanted_threads(const hyp_cuda_device *device)
@@ -214,59 +214,135 @@ hyp_status hyp_cuda_add_topk(hyp_cuda_build *b, const HypPlan__Call *call, const
 
 /* ---- running sums ------------------------------------------------------------------------------------------ */
 
+/* A launch, or two where a lane is made in parts: the first one makes their sums. */
 typedef struct scan {
     hyp_cuda_scan args;
     hyp_cuda_grid grid;
-    uint32_t x, y;
-    bool in_parts;
+    size_t room; /* bytes of the sums of parts; 0 = there are none */
 } scan;
 
-static hyp_status scan_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+typedef struct scan_op {
+    scan scan;
+    uint32_t x, y;
+} scan_op;
+
+static hyp_status launch_scan(hyp_cuda_session *s, scan *p, CUdeviceptr x, CUdeviceptr y, CUdeviceptr sums,
+                              hyp_diag *diag)
 {
-    scan *p = data;
-    p->args.x = s->at[p->x];
-    p->args.y = s->at[p->y];
-    p->args.sums = p->in_parts ? s->room : 0;
-    p->args.makes_sums = p->in_parts;
+    p->args.x = x;
+    p->args.y = y;
+    p->args.sums = p->room > 0 ? sums : 0;
+    p->args.makes_sums = p->room > 0;
     HYP_TRY(hyp_cuda_launch(s, &p->grid, &p->args, diag));
-    if (!p->in_parts) return HYP_OK;
+    if (p->room == 0) return HYP_OK;
     p->args.makes_sums = 0;
     return hyp_cuda_launch(s, &p->grid, &p->args, diag);
 }
 
-hyp_status hyp_cuda_add_scan(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+static hyp_status scan_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    scan_op *p = data;
+    return launch_scan(s, &p->scan, s->at[p->x], s->at[p->y], s->room, diag);
+}
+
+/* Everything but addresses and what is done. There are elements. */
+static scan plan_scan(const hyp_cuda_device *device, const hyp_along *s, hyp_cuda_kernel kernel, hyp_dtype dtype,
+                      hyp_dtype y_dtype)
 {
     /* A thread has a lane of its own where neighbours are of other lanes, or where a lane is short; else a warp, or a
      * block. */
     enum { THREADS = 256, WARP = 32, SHORT = 8, LONG = 1024, TILES = 2, MOST = 256 };
-    const hyp_cuda_device *device = b->session->model->device;
+    const uint32_t team = s->inner > 1 || s->size <= SHORT ? 1 : s->size <= LONG ? WARP : THREADS;
+    const int64_t lanes = s->outer * s->inner, tile = (int64_t)team * HYP_CUDA_SCAN_EACH,
+                  most = s->size / (TILES * tile);
+    int64_t parts = parts_of(wanted_threads(device), lanes * team, most < MOST ? most : MOST);
+    const int64_t terms = round_up((s->size + parts - 1) / parts, tile);
+    parts = (s->size + terms - 1) / terms;
+    return (scan){.args = {.lanes = hyp_cuda_extent_of(lanes),
+                           .inner = hyp_cuda_extent_of(s->inner),
+                           .axis = s->size,
+                           .terms = terms,
+                           .total = lanes * parts,
+                           .dtype = dtype,
+                           .y_dtype = y_dtype},
+                  .grid = {.kernel = kernel,
+                           .blocks = hyp_cuda_blocks(device, lanes * parts, THREADS / team),
+                           .block_x = team,
+                           .block_y = THREADS / team,
+                           .shared_bytes = THREADS / WARP * sizeof(double)},
+                  .room = parts > 1 ? (size_t)(lanes * parts) * sizeof(double) : 0};
+}
+
+hyp_status hyp_cuda_add_scan(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0];
+    const hyp_cuda_kernel kernel = hyp_array_is_float(x) ? HYP_CUDA_KERNEL_scan_f64 : HYP_CUDA_KERNEL_scan_u64;
     hyp_along s;
     void *data;
     HYP_TRY(hyp_kernel_read_scan(c, &s));
-    if (c->out[0].count == 0) return HYP_OK;
-    const uint32_t team = s.inner > 1 || s.size <= SHORT ? 1 : s.size <= LONG ? WARP : THREADS;
-    const int64_t lanes = s.outer * s.inner, tile = (int64_t)team * HYP_CUDA_SCAN_EACH, most = s.size / (TILES * tile);
-    int64_t parts = parts_of(wanted_threads(device), lanes * team, most < MOST ? most : MOST);
-    const int64_t terms = round_up((s.size + parts - 1) / parts, tile);
-    parts = (s.size + terms - 1) / terms;
-    HYP_TRY(hyp_cuda_add_op(b, scan_run, sizeof(scan), &data));
-    scan *p = data;
-    *p = (scan){.x = hyp_plan_call_input(k, 0) - 1, .y = k->outputs[0], .in_parts = parts > 1};
-    p->args = (hyp_cuda_scan){.lanes = hyp_cuda_extent_of(lanes),
-                              .inner = hyp_cuda_extent_of(s.inner),
-                              .axis = s.size,
-                              .terms = terms,
-                              .total = lanes * parts,
-                              .dtype = c->in[0].dtype,
-                              .product = strcmp(k->kernel, "cumprod") == 0,
-                              .exclusive = c->attrs[1].i != 0,
-                              .reverse = c->attrs[2].i != 0};
-    p->grid =
-        (hyp_cuda_grid){.kernel = hyp_array_is_float(&c->in[0]) ? HYP_CUDA_KERNEL_scan_f64 : HYP_CUDA_KERNEL_scan_u64,
-                        .blocks = hyp_cuda_blocks(device, p->args.total, THREADS / team),
-                        .block_x = team,
-                        .block_y = THREADS / team,
-                        .shared_bytes = THREADS / WARP * sizeof(double)};
-    if (parts > 1) HYP_TRY(hyp_cuda_want_room(b, (size_t)p->args.total * sizeof(double)));
-    return hyp_cuda_need_kernel(b, p->grid.kernel);
+    if (x->count == 0) return HYP_OK;
+    HYP_TRY(hyp_cuda_add_op(b, scan_run, sizeof(scan_op), &data));
+    scan_op *p = data;
+    *p = (scan_op){.scan = plan_scan(b->session->model->device, &s, kernel, x->dtype, x->dtype),
+                   .x = hyp_plan_call_input(k, 0) - 1,
+                   .y = k->outputs[0]};
+    p->scan.args.product = strcmp(k->kernel, "cumprod") == 0;
+    p->scan.args.exclusive = c->attrs[1].i != 0;
+    p->scan.args.reverse = c->attrs[2].i != 0;
+    if (p->scan.room > 0) HYP_TRY(hyp_cuda_want_room(b, p->scan.room));
+    return hyp_cuda_need_kernel(b, kernel);
+}
+
+/* ---- what is not zero -------------------------------------------------------------------------------------- */
+
+/* Counts of what is not zero up to each element, in the session's room, and the places that they tell. */
+typedef struct nonzero {
+    scan scan; /* nothing is counted where x has no elements */
+    hyp_cuda_nonzero args;
+    hyp_cuda_grid grid;
+    uint32_t x, y, found;
+    size_t counts_at; /* in the room, behind the sums of parts */
+} nonzero;
+
+static hyp_status nonzero_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    nonzero *p = data;
+    p->args.counts = s->room + p->counts_at;
+    p->args.y = s->at[p->y];
+    p->args.found = s->at[p->found];
+    p->args.error = s->error_at;
+    if (p->args.count > 0) HYP_TRY(launch_scan(s, &p->scan, s->at[p->x], p->args.counts, s->room, diag));
+    return hyp_cuda_launch(s, &p->grid, &p->args, diag);
+}
+
+hyp_status hyp_cuda_add_nonzero(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0];
+    const hyp_cuda_device *device = b->session->model->device;
+    size_t room = 0, sums_at;
+    void *data;
+    HYP_TRY(hyp_kernel_check_nonzero(c));
+    HYP_TRY(hyp_cuda_need_report(b));
+    HYP_TRY(hyp_cuda_add_op(b, nonzero_run, sizeof(nonzero), &data));
+    nonzero *p = data;
+    *p = (nonzero){.x = hyp_plan_call_input(k, 0) - 1, .y = k->outputs[0], .found = k->outputs[1]};
+    p->args =
+        (hyp_cuda_nonzero){.count = x->count, .room = c->out[0].dims[1], .rank = (uint32_t)x->rank, .step = b->step};
+    for (int32_t a = 0; a < x->rank && x->count > 0; a++)
+        p->args.extent[x->rank - 1 - a] = hyp_cuda_extent_of(x->dims[a]);
+    if (x->count > 0) {
+        const hyp_along line = {1, x->count, 1};
+        const hyp_cuda_order order = order_of(x->dtype, true, true);
+        p->scan = plan_scan(device, &line, HYP_CUDA_KERNEL_scan_u64, x->dtype, HYP_I64);
+        p->scan.args.mask =
+            hyp_array_is_float(x) ? order.sign - 1 : UINT64_MAX; /* of floats the sign counts for nothing */
+        HYP_TRY(hyp_cuda_need_kernel(b, HYP_CUDA_KERNEL_scan_u64));
+    }
+    if (!hyp_cuda_take_room(1, p->scan.room, &room, &sums_at) ||
+        !hyp_cuda_take_room((size_t)x->count, sizeof(int64_t), &room, &p->counts_at))
+        return hyp_kernel_fail(c, "the sizes are too large");
+    HYP_TRY(hyp_cuda_want_room(b, room));
+    p->grid.kernel = HYP_CUDA_KERNEL_nonzero;
+    hyp_cuda_spread(device, p->args.room > 0 ? p->args.room : 1, &p->grid);
+    return hyp_cuda_need_kernel(b, HYP_CUDA_KERNEL_nonzero);
 }

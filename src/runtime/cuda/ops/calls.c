@@ -43,11 +43,12 @@ static hyp_status add_random_uniform(hyp_cuda_build *b, const HypPlan__Call *k, 
 hyp_cuda_call_fn hyp_cuda_add_all_reduce, hyp_cuda_add_attention_gradient, hyp_cuda_add_batch_norm_gradient,
     hyp_cuda_add_batch_norm_stats, hyp_cuda_add_bit_cast, hyp_cuda_add_conv, hyp_cuda_add_conv_backward_weights,
     hyp_cuda_add_conv_transpose, hyp_cuda_add_extreme, hyp_cuda_add_gather_elements, hyp_cuda_add_gather_nd,
-    hyp_cuda_add_linear_gradient, hyp_cuda_add_locate, hyp_cuda_add_norm, hyp_cuda_add_norm_gradient,
-    hyp_cuda_add_one_hot, hyp_cuda_add_pool, hyp_cuda_add_pool_gradient, hyp_cuda_add_recurrence,
-    hyp_cuda_add_recurrence_gradient, hyp_cuda_add_resize, hyp_cuda_add_reverse, hyp_cuda_add_scan, hyp_cuda_add_scatter_elements,
-    hyp_cuda_add_scatter_nd, hyp_cuda_add_softmax_gradient, hyp_cuda_add_softmax_stats, hyp_cuda_add_topk,
-    hyp_cuda_add_trilu;
+    hyp_cuda_add_grid_sample, hyp_cuda_add_linear_gradient, hyp_cuda_add_locate, hyp_cuda_add_lrn,
+    hyp_cuda_add_nonzero, hyp_cuda_add_norm, hyp_cuda_add_norm_gradient, hyp_cuda_add_one_hot, hyp_cuda_add_pool,
+    hyp_cuda_add_pool_gradient, hyp_cuda_add_product, hyp_cuda_add_recurrence, hyp_cuda_add_recurrence_gradient,
+    hyp_cuda_add_resize, hyp_cuda_add_reverse, hyp_cuda_add_scan, hyp_cuda_add_scatter_elements,
+    hyp_cuda_add_scatter_nd, hyp_cuda_add_softmax_gradient, hyp_cuda_add_softmax_stats, hyp_cuda_add_tensor_scatter,
+    hyp_cuda_add_topk, hyp_cuda_add_trilu;
 
 /* What the compiler may call is a list of its own: kernel-calls in profiles/h200.profile. */
 static const struct {
@@ -75,6 +76,11 @@ static const struct {
     {"cumprod", hyp_cuda_add_scan},
     {"one-hot", hyp_cuda_add_one_hot},
     {"resize", hyp_cuda_add_resize},
+    {"grid-sample", hyp_cuda_add_grid_sample},
+    {"nonzero", hyp_cuda_add_nonzero},
+    {"tensor-scatter", hyp_cuda_add_tensor_scatter},
+    {"lrn", hyp_cuda_add_lrn},
+    {"reduce-prod", hyp_cuda_add_product},
     {"trilu", hyp_cuda_add_trilu},
     {"reverse-sequence", hyp_cuda_add_reverse},
     {"bit-cast", hyp_cuda_add_bit_cast},

@@ -363,15 +363,10 @@ hyp_status hyp_cuda_add_row_sums(hyp_cuda_build *b, uint32_t x, uint32_t y, int6
     return add_reduction(b, &r, &kept, &reduced);
 }
 
-/* reduce-max and reduce-min. */
-hyp_status hyp_cuda_add_extreme(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+hyp_status hyp_cuda_reduced_boxes(const hyp_kernel_call *c, hyp_cuda_box *kept, hyp_cuda_box *reduced)
 {
     const hyp_array *x = &c->in[0], *y = &c->out[0];
-    const reduction r = {.x = hyp_plan_call_input(k, 0) - 1,
-                         .y = k->outputs[0],
-                         .largest = true,
-                         .turned = strcmp(k->kernel, "reduce-min") == 0};
-    hyp_cuda_box kept = {.lanes = 1}, reduced = {.lanes = 1};
+    *kept = *reduced = (hyp_cuda_box){.lanes = 1};
     bool along[HYP_MAX_RANK] = {false};
     for (uint32_t i = 0; i < c->attrs[0].count; i++) {
         int32_t axis;
@@ -380,13 +375,26 @@ hyp_status hyp_cuda_add_extreme(hyp_cuda_build *b, const HypPlan__Call *k, const
     }
     int64_t stride = 1;
     for (int32_t a = x->rank; a-- > 0;) {
-        hyp_cuda_box *box = along[a] ? &reduced : &kept;
+        hyp_cuda_box *box = along[a] ? reduced : kept;
         box->stride[0][box->rank] = stride;
         box->extent[box->rank++] = x->dims[a];
         stride *= x->dims[a];
     }
-    if (x->dtype != y->dtype || hyp_cuda_box_count(&kept) != y->count)
+    if (x->dtype != y->dtype || hyp_cuda_box_count(kept) != y->count)
         return hyp_kernel_fail(c, "the result is not of the data's type, or of another size than what is kept");
+    return HYP_OK;
+}
+
+/* reduce-max and reduce-min. */
+hyp_status hyp_cuda_add_extreme(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *y = &c->out[0];
+    const reduction r = {.x = hyp_plan_call_input(k, 0) - 1,
+                         .y = k->outputs[0],
+                         .largest = true,
+                         .turned = strcmp(k->kernel, "reduce-min") == 0};
+    hyp_cuda_box kept, reduced;
+    HYP_TRY(hyp_cuda_reduced_boxes(c, &kept, &reduced));
     if (hyp_cuda_box_count(&reduced) == 0 && !hyp_array_is_float(x) && y->count > 0)
         return hyp_kernel_fail(c, "there are no integers to find the %s of", r.turned ? "smallest" : "largest");
     return add_reduction(b, &r, &kept, &reduced);

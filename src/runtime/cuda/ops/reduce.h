@@ -3,12 +3,17 @@
 #ifndef HYP_RUNTIME_CUDA_OPS_REDUCE_H
 #define HYP_RUNTIME_CUDA_OPS_REDUCE_H
 
+#include "kernels/kernels.h"
 #include "runtime/cuda/cuda.h"
+#include "runtime/cuda/ops/boxes.h"
 
 /* Threads that work together on one column of so many terms share the x dimension of a block, where these are neighbours in
  * memory, or its y dimension. Each has `room` bytes of shared memory. */
 hyp_cuda_grid hyp_cuda_column_grid(hyp_cuda_kernel kernel, const hyp_cuda_device *device, int64_t columns, int64_t terms,
                                    bool along_x, uint32_t room);
+
+/* The axes of x that a call of reduce-max and its like keeps, and those that it reduces, whose types and sizes fit. */
+HYP_NODISCARD hyp_status hyp_cuda_reduced_boxes(const hyp_kernel_call *c, hyp_cuda_box *kept, hyp_cuda_box *reduced);
 
 /* y[columns] = the sums over x[rows, columns], of which rows begin `ld` elements apart; f32, f16 or bf16, added up in f32. */
 typedef struct hyp_cuda_row_sums {

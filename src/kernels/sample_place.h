@@ -1,0 +1,111 @@
+/* sample_place.h - where a sample of an image comes from: plain functions of numbers, which the kernel of `grid-sample`
+ * and CUDA kernels share, so that all round places alike. Who compiles for a device defines HYP_SAMPLE_FN as what the
+ * functions begin with, and HYP_SAMPLE_PRODUCT as a product that does not become one operation with a sum. No state:
+ * any thread. Source: the operator GridSample of ONNX, opsets 16 to 22.
+ */
+#ifndef HYP_KERNELS_SAMPLE_PLACE_H
+#define HYP_KERNELS_SAMPLE_PLACE_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifndef HYP_SAMPLE_FN
+#define HYP_SAMPLE_FN static inline
+#define HYP_SAMPLE_PRODUCT(a, b) ((a) * (b))
+#endif
+
+typedef enum hyp_sample_padding { HYP_SAMPLE_ZEROS, HYP_SAMPLE_BORDER, HYP_SAMPLE_REFLECTION } hyp_sample_padding;
+
+enum { HYP_SAMPLE_AXES = 3, HYP_SAMPLE_NEIGHBOURS = 64 /* of 4 along each axis */ };
+
+/* Along each axis of space. */
+typedef struct hyp_sampler {
+    int32_t axes;
+    int64_t dims[HYP_SAMPLE_AXES], strides[HYP_SAMPLE_AXES]; /* of the image */
+    int64_t image, places;                                   /* elements of an image; samples of it */
+    int32_t padding;                                         /* hyp_sample_padding */
+    int32_t align_corners;
+    int taps; /* neighbours along an axis: 1, 2 or 4 */
+} hyp_sampler;
+
+/* The places and weights of the neighbours of one sample, along each axis; -1: there is nothing, which is 0. */
+typedef struct hyp_sample_neighbours {
+    int64_t at[HYP_SAMPLE_AXES][4];
+    double weights[HYP_SAMPLE_AXES][4];
+} hyp_sample_neighbours;
+
+HYP_SAMPLE_FN double hyp_sample_reflect(double x, double low, double high)
+{
+    double range = high - low, over = x < low ? low - x : x - high;
+    if (over <= 0) return x;
+    if (range <= 0) return low;
+    double rest = fmod(over, 2 * range);
+    bool back = rest > range;
+    if (back) rest -= range;
+    return (x < low) != back ? low + rest : high - rest;
+}
+
+/* An index on its way into the image. */
+HYP_SAMPLE_FN int64_t hyp_sample_inside(const hyp_sampler *s, double i, int64_t size)
+{
+    if (s->padding == HYP_SAMPLE_ZEROS) return i >= 0 && i < (double)size ? (int64_t)i : -1;
+    if (s->padding == HYP_SAMPLE_REFLECTION)
+        i = s->align_corners ? hyp_sample_reflect(i, 0, (double)size - 1)
+                             : hyp_sample_reflect(i, -0.5, (double)size - 0.5);
+    return (int64_t)fmin(fmax(i, 0.0), (double)size - 1);
+}
+
+/* The coordinate is from -1 to 1 over the image. One outside of it moves inside as a whole; with cubic weights each
+ * neighbour does for itself, as in PyTorch and onnxruntime. */
+HYP_SAMPLE_FN void hyp_sample_find(const hyp_sampler *s, int32_t axis, double coordinate, hyp_sample_neighbours *out)
+{
+    const double far = 1e9, a = -0.75;
+    int64_t size = s->dims[axis];
+    double n = (double)size,
+           x = s->align_corners ? (coordinate + 1) / 2 * (n - 1) : (HYP_SAMPLE_PRODUCT(coordinate + 1, n) - 1) / 2;
+    double low = s->align_corners ? 0 : -0.5, high = n - 1 - low;
+    x = isnan(x) ? -far : fmin(fmax(x, -far), far);
+    if (s->taps == 1) x = rint(x);
+    if (s->taps < 4 && s->padding == HYP_SAMPLE_BORDER && (x < low || x > high)) x = fmin(fmax(x, 0.0), n - 1);
+    if (s->taps < 4 && s->padding == HYP_SAMPLE_REFLECTION) x = hyp_sample_reflect(x, low, high);
+    double first = floor(x), r = x - first, *w = out->weights[axis];
+    if (s->taps == 1) {
+        w[0] = 1;
+        first = trunc(x);
+    } else if (s->taps == 2) {
+        w[0] = 1 - r;
+        w[1] = r;
+    } else { /* the cubic convolution of Keys */
+        w[0] = ((a * (r + 1) - 5 * a) * (r + 1) + 8 * a) * (r + 1) - 4 * a;
+        w[1] = ((a + 2) * r - (a + 3)) * r * r + 1;
+        w[2] = ((a + 2) * (1 - r) - (a + 3)) * (1 - r) * (1 - r) + 1;
+        w[3] = ((a * (2 - r) - 5 * a) * (2 - r) + 8 * a) * (2 - r) - 4 * a;
+        first -= 1;
+    }
+    for (int t = 0; t < s->taps; t++) out->at[axis][t] = hyp_sample_inside(s, first + t, size);
+}
+
+/* All combinations of neighbours that are there: offsets into an image and weights. */
+HYP_SAMPLE_FN int hyp_sample_list(const hyp_sampler *s, const hyp_sample_neighbours *n, int64_t *offsets,
+                                  double *weights)
+{
+    int combinations = 1, count = 0;
+    for (int32_t a = 0; a < s->axes; a++) combinations *= s->taps;
+    for (int i = 0; i < combinations; i++) {
+        int rest = i;
+        bool there = true;
+        offsets[count] = 0;
+        weights[count] = 1;
+        for (int32_t a = 0; a < s->axes; a++, rest /= s->taps) {
+            int64_t at = n->at[a][rest % s->taps];
+            there = there && at >= 0;
+            offsets[count] += at * s->strides[a];
+            weights[count] *= n->weights[a][rest % s->taps];
+        }
+        count += there;
+    }
+    return count;
+}
+
+#endif
