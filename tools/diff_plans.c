@@ -184,7 +184,7 @@ json_t *diff_plans(const json_t *a, const json_t *b)
     static const char *const facts[] = {
         "format",        "producer",      "target",        "precision",  "classes",    "model",        "model_hash",
         "flags",         "file_bytes",    "weights",       "weights_bytes", "scratch_bytes", "scratch_slots", "recomputed",
-        "kept_bytes",    "kept_seconds",  "data_sizes",    "predicted_seconds", NULL};
+        "state_bytes",   "state_bytes_twice", "kept_bytes",    "kept_seconds",  "data_sizes",    "predicted_seconds", NULL};
     static const char *const of_symbols[] = {"typical", NULL}, *const of_tensors[] = {"dtype", "dims", NULL};
     static const char *const of_weights[] = {"dtype", "shape", "hash", NULL};
     static const char *const of_products[] = {"attributes", NULL};

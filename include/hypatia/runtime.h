@@ -291,8 +291,9 @@ HYP_API HYP_NODISCARD hyp_status hyp_engine_update(hyp_engine *engine, const hyp
  *
  * A plan that was compiled for training (hypatiac --train) has state that a run changes: parameters, moments of its optimizer,
  * a count of steps. They are no inputs and outputs: each context has its own, which begins with the values that the plan has,
- * in two copies in the memory of the device, counted to the context's memory_limit. A run reads one copy and writes the other;
- * when it has ended well, that one has the values. So one that fails, or is cancelled, leaves them as they were.
+ * in the memory of the device, counted to the context's memory_limit. A run that fails, or is cancelled, leaves all of them as
+ * they were; on a GPU, where it fails when all of it is launched, as in copying outputs to the host, as they are after it. Those
+ * that the plan updates in place are there once, the others twice, once before and once after a run.
  *
  *   for (step = 0; step < steps; step++) hyp_context_run(context, batch, 3, &loss, 1, &diag);
  *   hyp_tensor w = {.name = "fc1.weight", .data = trained, .bytes = sizeof trained, .dtype = HYP_F32};
@@ -310,10 +311,11 @@ HYP_API const hyp_io_info *hyp_engine_variable(const hyp_engine *engine, size_t 
 HYP_API HYP_NODISCARD hyp_status hyp_context_variable_get(hyp_context *context, hyp_tensor *tensors, size_t count,
                                                           hyp_diag *diag);
 /* Gives some variables, matched so, other values, from tensors of their types and dims in the host's or the device's memory: all
- * of them or, on failure, none. What is queued elsewhere to write these tensors is the caller's to wait for. */
+ * of them or, on failure, none; where the device itself refuses to copy over variables that are there once, they are of no use,
+ * and runs and calls say so until all are set, or reset. What is queued elsewhere to write these tensors is the caller's to wait for. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_variable_set(hyp_context *context, const hyp_tensor *tensors, size_t count,
                                                           hyp_diag *diag);
-/* All of them to what the plan begins with; on failure they stay as they were. */
+/* All of them to what the plan begins with; on failure as hyp_context_variable_set. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_variables_reset(hyp_context *context, hyp_diag *diag);
 
 /* ---- several processes ---------------------------------------------------------------------------------
@@ -500,7 +502,8 @@ typedef struct hyp_run_options {
     void *const *wait; /* CUevents: the run begins when all of them have been reached. May be NULL */
     size_t wait_count;
     void *record; /* CUevent that is reached when the run has ended, outputs included. NULL = none */
-    bool keep_variables; /* the run computes its outputs, and leaves the variables of the plan as they were: evaluation */
+    bool keep_variables; /* the run computes its outputs, and leaves the variables of the plan as they were: evaluation. Steps at
+                          * the end that would only change variables are not run */
 } hyp_run_options;
 
 /* hyp_context_run on a stream and in an order of the caller's; options may be NULL. Without any tensors (NULL and 0,

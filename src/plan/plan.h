@@ -179,6 +179,23 @@ static inline size_t hyp_plan_changed(const HypPlan__Program *program)
     return count;
 }
 
+/* in_place.c. *out: the first step of the commit, the steps at the end that do nothing but give variables their new values,
+ * element by element, and so cannot fail; n_steps where there are none. Of a program whose variables and steps are valid, as
+ * below. HYP_ERR_NO_MEMORY. */
+HYP_NODISCARD hyp_status hyp_plan_find_commit(const HypPlan__Program *program, uint32_t *out, hyp_diag *diag);
+/* out, by variable: whether what it becomes may be written over it. That is so where a step of the commit writes it that reads
+ * the variable, if at all, element by element in the same order, no step behind it reads the variable, and no output of the
+ * program is cut by a count. HYP_ERR_NO_MEMORY. */
+HYP_NODISCARD hyp_status hyp_plan_find_in_place(const HypPlan__Program *program, bool *out, hyp_diag *diag);
+/* Bytes of the variables, and of those among them that are there twice, once before and once after a run. */
+size_t hyp_plan_state_bytes(const HypPlan__Program *program, size_t *out_twice);
+static inline bool hyp_plan_has_in_place(const HypPlan__Program *program)
+{
+    for (size_t i = 0; i < program->n_variables; i++)
+        if (program->variables[i]->in_place) return true;
+    return false;
+}
+
 /* The inputs and outputs that who runs the program gives and gets: the first so many. */
 static inline size_t hyp_plan_shown_inputs(const HypPlan__Program *program)
 {

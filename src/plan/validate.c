@@ -256,6 +256,21 @@ static hyp_status check_variables(check *c)
     return HYP_OK;
 }
 
+/* Of valid steps. */
+static hyp_status check_in_place(check *c)
+{
+    const HypPlan__Program *p = c->program;
+    if (!hyp_plan_has_in_place(p)) return HYP_OK;
+    bool *may_be = hyp_arena_zalloc(&c->arena, p->n_variables, sizeof *may_be);
+    if (!may_be) return hyp_fail_memory(c->diag, p->n_variables);
+    HYP_TRY(hyp_plan_find_in_place(p, may_be, c->diag));
+    for (size_t i = 0; i < p->n_variables; i++)
+        if (p->variables[i]->in_place && !may_be[i])
+            return WRONG(c, "the variable '%s' is updated in place, where a run may yet fail or read what it was",
+                         p->tensors[p->inputs[p->variables[i]->input]]->name);
+    return HYP_OK;
+}
+
 /* ---- the whole ------------------------------------------------------------------------------------- */
 
 static hyp_status check_program(check *c)
@@ -283,6 +298,7 @@ static hyp_status check_program(check *c)
     HYP_TRY(check_variables(c));
     HYP_TRY(check_data_sizes(c));
     HYP_TRY(hyp_plan_validate_steps(p, c->diag));
+    HYP_TRY(check_in_place(c));
     HYP_TRY(check_symbols(c));
 
     int64_t *values = hyp_arena_zalloc(&c->arena, p->n_dims, sizeof *values);

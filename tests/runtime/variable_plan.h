@@ -3,6 +3,8 @@
  *   before  w f32[3] = 1 2 3    n i64 = 0    same f32[2] = 5 6    none f32[0]
  *   y = w + x for x f32[3];  z = s for s f32[rows];  picked = w[i] for i i64[1], which fails where i is out of range
  *   after   w = y    n = n + 1    none a copy of itself; no step has to do with same
+ *
+ * In place w and n are updated where they lie, by the last two steps.
  */
 #ifndef HYP_TESTS_RUNTIME_VARIABLE_PLAN_H
 #define HYP_TESTS_RUNTIME_VARIABLE_PLAN_H
@@ -29,8 +31,13 @@ static inline void vp_sum(plan_builder *b, hyp_dtype type, size_t rank, uint32_t
     for (size_t i = 0; i < outputs; i++) pb_result(b, sum, to[i], result);
 }
 
-/* Without `picks` picked is w[0], and no run fails. */
-static inline void vp_build_with(plan_builder *b, bool picks)
+typedef struct vp_kind {
+    bool sure;     /* picked is w[0], and no run fails */
+    bool in_place;
+    bool mixed; /* w is, and n is not */
+} vp_kind;
+
+static inline void vp_build_with(plan_builder *b, vp_kind kind)
 {
     pb_init(b);
     uint32_t one = pb_const(b, 1), three = pb_const(b, VP_W), two = pb_const(b, VP_SAME), zero = pb_const(b, 0);
@@ -43,13 +50,13 @@ static inline void vp_build_with(plan_builder *b, bool picks)
     uint32_t picked = pb_output(b, "picked", HYP_F32, 1, &one);
     uint32_t new_n = pb_output(b, "new:n", HYP_I64, 0, NULL), new_w = pb_output(b, "new:w", HYP_F32, 1, &three);
     uint32_t new_none = pb_output(b, "new:none", HYP_F32, 1, &zero);
-    vp_sum(b, HYP_F32, 1, three, x, w, 0, 2, (uint32_t[]){y, new_w});
-    vp_sum(b, HYP_I64, 0, one, n, PB_NONE, 1, 1, &new_n);
+    vp_sum(b, HYP_F32, 1, three, x, w, 0, kind.in_place ? 1 : 2, (uint32_t[]){y, new_w});
+    if (!kind.in_place) vp_sum(b, HYP_I64, 0, one, n, PB_NONE, 1, 1, &new_n);
     (void)same;
     pb_copy_all(b, none, new_none, zero);
     pb_copy_all(b, s, z, rows);
-    if (picks) {
-        HypPlan__Gather *gather = pb_gather(b); /* last, so that all else is written when it fails */
+    if (!kind.sure) {
+        HypPlan__Gather *gather = pb_gather(b); /* last but for the commit, so that all else is written when it fails */
         gather->x = w;
         gather->indices = i;
         gather->y = picked;
@@ -57,6 +64,10 @@ static inline void vp_build_with(plan_builder *b, bool picks)
         gather->axis = three;
     } else {
         pb_copy_all(b, w, picked, one);
+    }
+    if (kind.in_place) {
+        vp_sum(b, HYP_I64, 0, one, n, PB_NONE, 1, 1, &new_n);
+        vp_sum(b, HYP_F32, 1, three, x, w, 0, 1, &new_w);
     }
     const uint32_t initial[] = {pb_weight(b, HYP_F32, 1, (int64_t[]){VP_W}, (float[]){1, 2, 3}), PB_NONE,
                                 pb_weight(b, HYP_F32, 1, (int64_t[]){VP_SAME}, (float[]){5, 6}), PB_NONE};
@@ -66,12 +77,12 @@ static inline void vp_build_with(plan_builder *b, bool picks)
         vp_variables[k].input = VP_INPUTS + k;
         vp_variables[k].output_plus1 = outputs_plus1[k];
         vp_variables[k].initial_plus1 = initial[k] + 1; /* PB_NONE + 1 is 0 */
+        vp_variables[k].in_place = kind.in_place && k < (kind.mixed ? 1 : 2);
     }
     b->program.variables = vp_list;
     b->program.n_variables = VP_VARIABLES;
 }
 
-static inline void vp_build(plan_builder *b) { vp_build_with(b, true); }
 
 /* All that a run takes and gives, on the host. */
 typedef struct vp_call {

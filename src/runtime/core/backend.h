@@ -42,6 +42,11 @@ typedef struct hyp_bindings {
     /* By input, then output: those in the device's memory that are smaller than the run's, and have to be moved. NULL:
      * none */
     const hyp_pad *pads;
+    /* The steps from `commit` on change variables for good, and cannot fail: the run does all of them or, if it fails or is to
+     * end, none. With `leaves_commit` it does none. */
+    size_t commit;
+    bool leaves_commit;
+    bool *committed; /* set where the run fails and the commit is done all the same, or will be; NULL: nobody asks */
 } hyp_bindings;
 
 /* ---- steps.c: what every backend does around a step ---- */
@@ -51,8 +56,8 @@ bool hyp_steps_are_watched(const hyp_bindings *bindings);
 /* HYP_ERR_CANCELLED where the run is to end. */
 HYP_NODISCARD hyp_status hyp_step_begins(const hyp_bindings *bindings, size_t step, hyp_diag *diag);
 void hyp_step_ends(const hyp_bindings *bindings, size_t step);
-/* Runs all steps one after the other, for backends where a step is over when its function returns: tells of each, times it
- * where that is wanted, and names the one that fails. */
+/* Runs the steps one after the other, for backends where a step is over when its function returns: tells of each, times it
+ * where that is wanted, and names the one that fails. Where the commit has begun the run is not ended any more. */
 typedef hyp_status hyp_step_fn(void *state, size_t step, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_run_steps(const hyp_bindings *bindings, const HypPlan__Program *program, hyp_step_fn *run,
                                        void *state, hyp_diag *diag);

@@ -359,13 +359,19 @@ hyp_status hyp_context_output_shapes(hyp_context *c, const hyp_tensor *inputs, s
 
 /* ---- running ------------------------------------------------------------------------------------------- */
 
+static hyp_variables_use use_of(const hyp_run_options *how, const double *step_seconds)
+{
+    if (step_seconds) return HYP_VARIABLES_TIMED;
+    return how && how->keep_variables ? HYP_VARIABLES_KEPT : HYP_VARIABLES_CHANGED;
+}
+
 static hyp_status run_charged(hyp_context *c, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,
                               size_t output_count, const hyp_run_options *how, double *step_seconds, hyp_diag *diag)
 {
+    const hyp_variables_use use = use_of(how, step_seconds);
     const hyp_engine *e = c->engine;
     HYP_TRY(hyp_match_tensors(&e->inputs, inputs, input_count, c->input_order, diag));
     HYP_TRY(hyp_match_tensors(&e->outputs, outputs, output_count, c->output_order, diag));
-    bool keep = step_seconds || (how && how->keep_variables);
     const hyp_tensor *sized = inputs;
     if (c->buckets) HYP_TRY(hyp_buckets_round(c, &sized, diag));
     HYP_TRY(find_shape(c, sized, diag));
@@ -380,16 +386,27 @@ static hyp_status run_charged(hyp_context *c, const hyp_tensor *inputs, size_t i
         if (c->buckets) HYP_TRY(hyp_buckets_take_input(c, i, diag));
     }
     HYP_TRY(hyp_take_outputs(c, outputs, diag));
-    HYP_TRY(hyp_variables_bind(c, keep, diag));
-    hyp_bindings bindings = {
-        c->inputs,   c->input_memory, c->outputs, c->output_memory,       step_seconds,
-        &c->options, &c->cancelled,   how,        e->variables.count > 0, c->buckets ? c->buckets->pads : NULL};
+    HYP_TRY(hyp_variables_bind(c, use, diag));
+    bool committed = false;
+    const hyp_bindings bindings = {.inputs = c->inputs,
+                                   .input_memory = c->input_memory,
+                                   .outputs = c->outputs,
+                                   .output_memory = c->output_memory,
+                                   .step_seconds = step_seconds,
+                                   .options = &c->options,
+                                   .cancelled = &c->cancelled,
+                                   .run = how,
+                                   .no_capture = e->variables.count > 0,
+                                   .pads = c->buckets ? c->buckets->pads : NULL,
+                                   .commit = e->commit,
+                                   .leaves_commit = use == HYP_VARIABLES_KEPT,
+                                   .committed = &committed};
     if (atomic_load_explicit(&c->cancelled, memory_order_relaxed))
         return hyp_fail(diag, HYP_ERR_CANCELLED, "the run was cancelled before it began: hyp_context_cancel");
-    HYP_TRY(e->backend->run(c->session, s->prepared, &bindings, diag));
-    HYP_TRY(hyp_give_outputs(c, outputs, diag));
-    hyp_variables_queued(c, keep);
-    return HYP_OK;
+    hyp_status status = e->backend->run(c->session, s->prepared, &bindings, diag);
+    if (status == HYP_OK) status = hyp_give_outputs(c, outputs, diag);
+    if (status == HYP_OK || committed) hyp_variables_queued(c, use);
+    return status;
 }
 
 hyp_status hyp_run_tensors(hyp_context *c, const hyp_tensor *inputs, size_t input_count, hyp_tensor *outputs,
@@ -397,6 +414,7 @@ hyp_status hyp_run_tensors(hyp_context *c, const hyp_tensor *inputs, size_t inpu
 {
     hyp_mem_account *before = enter(c); /* shapes may be prepared, and a device's first run may want memory */
     hyp_status status = run_charged(c, inputs, input_count, outputs, output_count, how, step_seconds, diag);
+    hyp_variables_leave(c);
     if (atomic_load_explicit(&c->cancelled, memory_order_relaxed)) atomic_store(&c->cancelled, false);
     return leave(c, before, status, diag);
 }

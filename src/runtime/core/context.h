@@ -22,7 +22,8 @@ typedef struct hyp_own_output {
     size_t grown_bytes;
 } hyp_own_output;
 
-/* A variable has two buffers in the device's memory: one has its value, and a run reads it and writes the other. */
+/* A variable has two buffers in the device's memory: one has its value, and a run reads it and writes the other. Of one that is
+ * updated in place both are the same. */
 typedef struct hyp_variable_state {
     uint8_t *at[2];
     size_t bytes;
@@ -57,6 +58,9 @@ struct hyp_context {
     hyp_variable_state *variables; /* of the engine's list */
     uint8_t *state;          /* all of their buffers */
     size_t state_bytes;
+    uint8_t *aside;          /* while steps are timed, what they write in the place of variables; else NULL */
+    size_t aside_bytes;
+    bool torn;               /* a copy over variables has failed halfway: they are of no use until all are set anew */
     bool running; /* there are runs whose end nobody has waited for */
     bool changes; /* the last one may fail yet: when it has ended well, its buffers have the values */
     hyp_buckets *buckets; /* NULL: sizes are as the caller gives them */
@@ -88,11 +92,16 @@ HYP_NODISCARD hyp_status hyp_give_outputs(hyp_context *c, hyp_tensor *outputs, h
 /* variables.c. Takes memory for them and gives them their first values; where it fails, dispose frees what there is. */
 HYP_NODISCARD hyp_status hyp_variables_create(hyp_context *c, hyp_diag *diag);
 void hyp_variables_dispose(hyp_context *c);
-/* Before a run, which `keep`s them or not: waits for one whose end decides what they are, and binds their buffers. The
- * failure of that one is told, and this one is not to begin. */
-HYP_NODISCARD hyp_status hyp_variables_bind(hyp_context *c, bool keep, hyp_diag *diag);
+/* What a run does to variables: it keeps them, and does not even begin to change them; it changes them; or it does so to
+ * memory of its own, so that all steps can be timed. */
+typedef enum hyp_variables_use { HYP_VARIABLES_KEPT, HYP_VARIABLES_CHANGED, HYP_VARIABLES_TIMED } hyp_variables_use;
+/* Before a run: waits for one whose end decides what they are, and binds their buffers. The failure of that one is told, and
+ * this one is not to begin. */
+HYP_NODISCARD hyp_status hyp_variables_bind(hyp_context *c, hyp_variables_use use, hyp_diag *diag);
 /* When it was queued. */
-void hyp_variables_queued(hyp_context *c, bool keep);
+void hyp_variables_queued(hyp_context *c, hyp_variables_use use);
+/* When it is over, also where it failed: what was taken for it alone goes. */
+void hyp_variables_leave(hyp_context *c);
 /* Waits for all runs. */
 HYP_NODISCARD hyp_status hyp_variables_settle(hyp_context *c, hyp_diag *diag);
 

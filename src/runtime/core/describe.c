@@ -174,6 +174,13 @@ static void text_recomputed(report *r)
                       steps, steps == 1 ? "" : "s", steps == 1 ? "s" : "", r->p->kept_bytes, r->p->kept_seconds * 1e6);
 }
 
+static void text_state(report *r)
+{
+    size_t twice, all = hyp_plan_state_bytes(r->p, &twice);
+    if (!r->p->n_variables) return;
+    hyp_strbuf_printf(&r->sb, "state     %zu bytes of variables; %zu of them twice, the others are updated in place\n", all, twice);
+}
+
 static void write_text(report *r)
 {
     char signer[HYP_PLAN_KEY_TEXT];
@@ -206,6 +213,7 @@ static void write_text(report *r)
     for (size_t i = 0; i < p->n_data_sizes; i++) text_data_size(r, p->data_sizes[i]);
     hyp_strbuf_printf(sb, "weights   %" PRIu64 " bytes in %zu tensors\n", r->plan->weights_bytes, weight_count(p));
     if (r->updatable.len) hyp_strbuf_printf(sb, "updatable\n%s", hyp_strbuf_text(&r->updatable));
+    text_state(r);
     hyp_strbuf_printf(sb, "scratch   %zu bytes in %u slots\n", scratch_bytes(r), p->slot_count);
     text_recomputed(r);
     hyp_strbuf_printf(sb, "steps     %zu\n", p->n_steps);
@@ -423,11 +431,13 @@ static void write_json(report *r)
     json_tensors(r, "variables", hyp_plan_variable_inputs(p), p->n_variables);
     json_data_sizes(r);
     if (r->updatable.len) hyp_strbuf_printf(sb, ",\n \"updatable\": [%s]", hyp_strbuf_text(&r->updatable));
+    size_t twice, state = hyp_plan_state_bytes(p, &twice);
     hyp_strbuf_printf(sb,
-                      ",\n \"weights_bytes\": %" PRIu64 ", \"weights\": %zu, \"scratch_bytes\": %zu"
+                      ",\n \"state_bytes\": %zu, \"state_bytes_twice\": %zu"
+                      ", \"weights_bytes\": %" PRIu64 ", \"weights\": %zu, \"scratch_bytes\": %zu"
                       ", \"scratch_slots\": %u, \"recomputed\": %zu, \"kept_bytes\": %" PRIu64 ", \"kept_seconds\": ",
-                      r->plan->weights_bytes, weight_count(p), scratch_bytes(r), p->slot_count, hyp_plan_recomputed(p),
-                      p->kept_bytes);
+                      state, twice, r->plan->weights_bytes, weight_count(p), scratch_bytes(r), p->slot_count,
+                      hyp_plan_recomputed(p), p->kept_bytes);
     hyp_strbuf_double(sb, p->kept_seconds);
     json_weights(r);
     hyp_strbuf_puts(sb, ",\n \"steps\": [");

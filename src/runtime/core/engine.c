@@ -81,6 +81,8 @@ static hyp_status describe_lists(hyp_engine *e, hyp_diag *diag)
     size_t inputs = hyp_plan_shown_inputs(p);
     HYP_TRY(describe_list(e, "input", p->inputs, inputs, &e->inputs, diag));
     HYP_TRY(describe_list(e, "variable", hyp_plan_variable_inputs(p), p->n_variables, &e->variables, diag));
+    HYP_TRY(hyp_plan_find_commit(p, &e->commit, diag));
+    e->in_place = hyp_plan_has_in_place(p);
     HYP_TRY(describe_list(e, "output", p->outputs, hyp_plan_shown_outputs(p), &e->outputs, diag));
     open_data_sizes(e);
     return HYP_OK;

@@ -50,6 +50,8 @@ struct hyp_engine {
     pthread_mutex_t updating; /* held by whoever makes another */
     hyp_io_list inputs, outputs; /* that the caller gives and gets */
     hyp_io_list variables;       /* by the plan's order; `tensor` is the value before a run */
+    uint32_t commit;             /* the first step of it: hyp_plan_find_commit */
+    bool in_place;               /* it writes over variables */
     hyp_io_list weights; /* that can be replaced; their `tensor` is the index of the update that they are inputs of */
     hyp_shared_tuning shared; /* what contexts give each other */
     hyp_arena arena; /* owns the texts and lists above */

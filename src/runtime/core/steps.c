@@ -9,7 +9,7 @@ bool hyp_steps_are_watched(const hyp_bindings *b)
 
 hyp_status hyp_step_begins(const hyp_bindings *b, size_t step, hyp_diag *diag)
 {
-    if (b->cancelled && atomic_load_explicit(b->cancelled, memory_order_relaxed))
+    if (step <= b->commit && b->cancelled && atomic_load_explicit(b->cancelled, memory_order_relaxed))
         return hyp_fail(diag, HYP_ERR_CANCELLED, "the run was cancelled before step %zu: hyp_context_cancel", step);
     if (b->options && b->options->step_begins) b->options->step_begins(step, b->options->step_user);
     return HYP_OK;
@@ -23,7 +23,8 @@ void hyp_step_ends(const hyp_bindings *b, size_t step)
 hyp_status hyp_run_steps(const hyp_bindings *b, const HypPlan__Program *p, hyp_step_fn *run, void *state,
                          hyp_diag *diag)
 {
-    for (size_t i = 0; i < p->n_steps; i++) {
+    size_t count = b->leaves_commit ? b->commit : p->n_steps;
+    for (size_t i = 0; i < count; i++) {
         HYP_TRY(hyp_step_begins(b, i, diag));
         double start = b->step_seconds ? hyp_clock_seconds() : 0;
         hyp_status status = run(state, i, diag);

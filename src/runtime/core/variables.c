@@ -1,9 +1,12 @@
 /* variables.c - state that runs change: every context has its own, in memory of the device.
  *
- * A variable has two buffers. A run reads the one that has the value and writes the other; when it has ended well, they
- * change places, so a run that fails or is cancelled leaves everything as it was. On a GPU a run that was queued may
- * fail yet, if it has steps that look at indexes: then the next run waits for its end, since it has to know which
- * buffers to read.
+ * A run that fails or is cancelled leaves all of it as it was. A variable that the plan does not update in place has two
+ * buffers for that: a run reads the one that has the value and writes the other, and when it has ended well, they change
+ * places. One that is updated in place has one buffer, which the commit alone writes, the steps at the end that cannot fail;
+ * backends do all of them or none.
+ *
+ * On a GPU a run that was queued may fail yet, if it has steps that look at indexes: then the next run waits for its end,
+ * since it has to know which buffers to read.
  */
 #include <string.h>
 
@@ -25,7 +28,14 @@ static void swap_values(hyp_context *c, bool all)
 
 /* ---- memory ---------------------------------------------------------------------------------------------- */
 
-static hyp_status take_state(hyp_context *c, size_t bytes, hyp_diag *diag)
+static size_t round_up(size_t bytes) { return (bytes + ALIGN - 1) / ALIGN * ALIGN; }
+
+static bool is_in_place(const hyp_context *c, size_t variable)
+{
+    return c->engine->plan.program->variables[variable]->in_place;
+}
+
+static hyp_status take(const hyp_context *c, size_t bytes, uint8_t **out, hyp_diag *diag)
 {
     const hyp_backend *backend = c->engine->backend;
     void *at = NULL;
@@ -33,20 +43,21 @@ static hyp_status take_state(hyp_context *c, size_t bytes, hyp_diag *diag)
         HYP_TRY(backend->session_alloc(c->session, bytes, &at, diag));
     else if (!(at = hyp_aligned_alloc(ALIGN, bytes)))
         return hyp_fail_memory(diag, bytes);
-    c->state = at;
-    c->state_bytes = bytes;
+    *out = at;
     return HYP_OK;
 }
 
-void hyp_variables_dispose(hyp_context *c)
+static void give(const hyp_context *c, uint8_t **at, size_t bytes)
 {
-    if (!c->state) return;
+    if (!*at) return;
     if (c->engine->backend->session_free)
-        c->engine->backend->session_free(c->session, c->state, c->state_bytes);
+        c->engine->backend->session_free(c->session, *at, bytes);
     else
-        hyp_aligned_free(c->state);
-    c->state = NULL;
+        hyp_aligned_free(*at);
+    *at = NULL;
 }
+
+void hyp_variables_dispose(hyp_context *c) { give(c, &c->state, c->state_bytes); }
 
 /* Bytes of a variable, whose sizes the validator has found to be fixed and to fit. */
 static size_t bytes_of(const hyp_io *io)
@@ -66,18 +77,27 @@ static hyp_status fill_zero(const hyp_context *c, uint8_t *to, size_t bytes, hyp
     return HYP_OK;
 }
 
-/* Puts what they begin with into the buffers that have no values, and makes these the ones that have. */
-static hyp_status begin_anew(hyp_context *c, hyp_diag *diag)
+static hyp_status copy_initial(const hyp_context *c, size_t i, hyp_diag *diag)
 {
     const hyp_engine *e = c->engine;
-    const HypPlan__Program *p = e->plan.program;
-    for (size_t i = 0; i < p->n_variables; i++) {
-        const hyp_variable_state *v = &c->variables[i];
-        uint32_t initial = p->variables[i]->initial_plus1;
-        HYP_TRY(initial ? hyp_engine_copy(e, other_of(v), e->backend->memory, hyp_plan_weight(&e->plan, initial - 1),
-                                          HYP_MEMORY_HOST, v->bytes, diag)
-                        : fill_zero(c, other_of(v), v->bytes, diag));
-    }
+    const hyp_variable_state *v = &c->variables[i];
+    uint32_t initial = e->plan.program->variables[i]->initial_plus1;
+    if (!initial) return fill_zero(c, other_of(v), v->bytes, diag);
+    return hyp_engine_copy(e, other_of(v), e->backend->memory, hyp_plan_weight(&e->plan, initial - 1), HYP_MEMORY_HOST,
+                           v->bytes, diag);
+}
+
+/* Puts what they begin with into the buffers that have no values, and makes these the ones that have; those that have but one
+ * come last. */
+static hyp_status begin_anew(hyp_context *c, hyp_diag *diag)
+{
+    const HypPlan__Program *p = c->engine->plan.program;
+    for (size_t i = 0; i < p->n_variables; i++)
+        if (!is_in_place(c, i)) HYP_TRY(copy_initial(c, i, diag));
+    c->torn = c->torn || c->engine->in_place;
+    for (size_t i = 0; i < p->n_variables; i++)
+        if (is_in_place(c, i)) HYP_TRY(copy_initial(c, i, diag));
+    c->torn = false;
     swap_values(c, true);
     return HYP_OK;
 }
@@ -90,15 +110,19 @@ hyp_status hyp_variables_create(hyp_context *c, hyp_diag *diag)
     c->variables = hyp_arena_zalloc(&c->arena, list->count, sizeof *c->variables);
     if (!c->variables) return hyp_fail_memory(diag, list->count * sizeof *c->variables);
     for (size_t i = 0; i < list->count; i++) {
-        size_t bytes = c->variables[i].bytes = bytes_of(&list->items[i]), room = bytes + ALIGN - 1;
-        if (room < bytes || room > SIZE_MAX / 2 || !hyp_add_size(total, room / ALIGN * ALIGN * 2, &total))
+        size_t bytes = c->variables[i].bytes = bytes_of(&list->items[i]);
+        if (bytes > SIZE_MAX / 4 || !hyp_add_size(total, round_up(bytes) * (is_in_place(c, i) ? 1 : 2), &total))
             return hyp_fail(diag, HYP_ERR_LIMIT, "the variables of the plan are larger than memory");
     }
-    HYP_TRY(take_state(c, total ? total : 1, diag));
+    c->state_bytes = total ? total : 1;
+    HYP_TRY(take(c, c->state_bytes, &c->state, diag));
     uint8_t *at = c->state;
-    for (size_t i = 0; i < list->count; i++)
-        for (int k = 0; k < 2; k++, at += (c->variables[i].bytes + ALIGN - 1) / ALIGN * ALIGN)
-            c->variables[i].at[k] = at;
+    for (size_t i = 0; i < list->count; i++) {
+        hyp_variable_state *v = &c->variables[i];
+        v->at[0] = v->at[1] = at;
+        if (!is_in_place(c, i)) v->at[1] = at += round_up(v->bytes);
+        at += round_up(v->bytes);
+    }
     return begin_anew(c, diag);
 }
 
@@ -121,36 +145,63 @@ hyp_status hyp_variables_settle(hyp_context *c, hyp_diag *diag)
             "the context's stream is captured, and the run before cannot be waited for, whose end decides what the "
             "variables of the plan are: end the capture first");
     hyp_status status = backend->synchronize(c->session, diag);
+    if (status != HYP_OK && may_fail(c)) return status; /* to wait has failed: how the run ends is to be seen yet */
     if (status == HYP_OK && c->changes) swap_values(c, false);
     if (status != HYP_OK && c->changes)
         hyp_diag_prefix(diag, "the last run failed, and the variables are what they were before it");
-    c->running = c->changes = false;
+    c->running = status != HYP_OK && !c->changes;
+    c->changes = false;
     return status;
 }
 
-hyp_status hyp_variables_bind(hyp_context *c, bool keep, hyp_diag *diag)
+/* Memory for what steps that are timed write over variables otherwise. */
+static hyp_status take_aside(hyp_context *c, hyp_diag *diag)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < c->engine->variables.count; i++)
+        if (is_in_place(c, i)) bytes += round_up(c->variables[i].bytes);
+    c->aside_bytes = bytes;
+    return bytes ? take(c, bytes, &c->aside, diag) : HYP_OK;
+}
+
+void hyp_variables_leave(hyp_context *c) { give(c, &c->aside, c->aside_bytes); }
+
+static hyp_status want_whole(const hyp_context *c, hyp_diag *diag)
+{
+    if (!c->torn) return HYP_OK;
+    return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
+                    "copying values over the variables of the plan has failed halfway, so that they are of no use: "
+                    "hyp_context_variables_reset, or set all of them");
+}
+
+hyp_status hyp_variables_bind(hyp_context *c, hyp_variables_use use, hyp_diag *diag)
 {
     const HypPlan__Program *p = c->engine->plan.program;
     if (!p->n_variables) return HYP_OK;
-    if (c->changes || (!keep && may_fail(c))) HYP_TRY(hyp_variables_settle(c, diag));
+    HYP_TRY(want_whole(c, diag));
+    if (c->changes || (use == HYP_VARIABLES_CHANGED && may_fail(c))) HYP_TRY(hyp_variables_settle(c, diag));
+    if (use == HYP_VARIABLES_TIMED) HYP_TRY(take_aside(c, diag));
+    uint8_t *aside = c->aside;
     for (size_t i = 0; i < p->n_variables; i++) {
         const hyp_variable_state *v = &c->variables[i];
         uint32_t input = p->variables[i]->input, output_plus1 = p->variables[i]->output_plus1;
         c->inputs[input] = value_of(v);
         c->input_memory[input] = c->engine->backend->memory;
         if (!output_plus1) continue;
-        c->outputs[output_plus1 - 1] = other_of(v);
+        c->outputs[output_plus1 - 1] = aside && is_in_place(c, i) ? aside : other_of(v);
         c->output_memory[output_plus1 - 1] = c->engine->backend->memory;
+        if (aside && is_in_place(c, i)) aside += round_up(v->bytes);
     }
     return HYP_OK;
 }
 
-void hyp_variables_queued(hyp_context *c, bool keep)
+void hyp_variables_queued(hyp_context *c, hyp_variables_use use)
 {
+    bool changed = use == HYP_VARIABLES_CHANGED;
     if (!c->engine->variables.count) return;
     c->running = true;
-    c->changes = !keep && may_fail(c);
-    if (!keep && !c->changes) swap_values(c, false);
+    c->changes = changed && may_fail(c);
+    if (changed && !c->changes) swap_values(c, false);
 }
 
 /* ---- the caller ------------------------------------------------------------------------------------------ */
@@ -196,6 +247,7 @@ static hyp_status get_all(hyp_context *c, hyp_tensor *tensors, size_t count, fou
 {
     const hyp_engine *e = c->engine;
     for (size_t t = 0; t < count; t++) HYP_TRY(find(c, tensors, t, count, false, &f[t], diag));
+    HYP_TRY(want_whole(c, diag));
     HYP_TRY(hyp_variables_settle(c, diag));
     for (size_t t = 0; t < count; t++) {
         const hyp_variable_state *v = &c->variables[f[t].variable];
@@ -218,8 +270,20 @@ hyp_status hyp_context_variable_get(hyp_context *c, hyp_tensor *tensors, size_t 
     return status;
 }
 
-/* Puts each into the buffer that has no value, and makes these the ones that have when all are there. `given`: by variable,
- * all false before. */
+static hyp_status set_some(const hyp_context *c, const hyp_tensor *tensors, size_t count, const found *f, bool in_place,
+                           hyp_diag *diag)
+{
+    const hyp_engine *e = c->engine;
+    for (size_t t = 0; t < count; t++) {
+        const hyp_variable_state *v = &c->variables[f[t].variable];
+        if (is_in_place(c, f[t].variable) == in_place)
+            HYP_TRY(hyp_engine_copy(e, other_of(v), e->backend->memory, tensors[t].data, f[t].memory, v->bytes, diag));
+    }
+    return HYP_OK;
+}
+
+/* Puts each into the buffer that has no value, and makes these the ones that have when all are there; those that have but one
+ * come last. `given`: by variable, all false before. */
 static hyp_status set_all(hyp_context *c, const hyp_tensor *tensors, size_t count, found *f, bool *given, hyp_diag *diag)
 {
     const hyp_engine *e = c->engine;
@@ -232,11 +296,12 @@ static hyp_status set_all(hyp_context *c, const hyp_tensor *tensors, size_t coun
             return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "variable '%s' is given twice", e->variables.names[i]);
         given[i] = true;
     }
+    if (count < e->variables.count) HYP_TRY(want_whole(c, diag));
     HYP_TRY(hyp_variables_settle(c, diag));
-    for (size_t t = 0; t < count; t++) {
-        const hyp_variable_state *v = &c->variables[f[t].variable];
-        HYP_TRY(hyp_engine_copy(e, other_of(v), e->backend->memory, tensors[t].data, f[t].memory, v->bytes, diag));
-    }
+    HYP_TRY(set_some(c, tensors, count, f, false, diag));
+    c->torn = c->torn || (count && e->in_place);
+    HYP_TRY(set_some(c, tensors, count, f, true, diag));
+    c->torn = false;
     for (size_t t = 0; t < count; t++) c->variables[f[t].variable].second = !c->variables[f[t].variable].second;
     return HYP_OK;
 }

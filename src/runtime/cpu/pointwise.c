@@ -155,6 +155,7 @@ static size_t block_bytes(const pointwise *s) { return (size_t)s->block * (s->co
 typedef struct pointwise_run {
     const pointwise *s;
     const hyp_cpu_run *run;
+    bool far; /* results are written past the caches */
 } pointwise_run;
 
 static const void *load_input(const pointwise *s, const hyp_cpu_run *run, const hyp_walk *walk, size_t i, int64_t done,
@@ -232,9 +233,10 @@ static void load_inputs(const pointwise *s, const hyp_cpu_run *run, const hyp_wa
 
 /* One block: n elements that start `done` into the run that `walk` is at, whose first result is element `at` of the
  * outputs; or, of short runs, those from there on. */
-static void run_block(const pointwise *s, const hyp_cpu_run *run, hyp_walk *walk, char *blocks, int64_t done, bool fresh,
-                      int64_t at, int64_t n)
+static void run_block(const pointwise_run *r, hyp_walk *walk, char *blocks, int64_t done, bool fresh, int64_t at, int64_t n)
 {
+    const pointwise *s = r->s;
+    const hyp_cpu_run *run = r->run;
     const void *registers[HYP_PLAN_POINTWISE_REGISTERS] = {blocks}; /* for operands that are not there */
     char *block = blocks + s->inputs * block_bytes(s);
     if (s->together > 1)
@@ -253,7 +255,7 @@ static void run_block(const pointwise *s, const hyp_cpu_run *run, hyp_walk *walk
         hyp_dtype dtype = s->output[i].dtype;
         char *y = (char *)run->call.at[s->output[i].tensor] + at * (int64_t)hyp_dtype_size(dtype);
         if (s->compute == HYP_F32)
-            store_block(run, s->far, dtype, x, y, n);
+            store_block(run, r->far, dtype, x, y, n);
         else
             hyp_cpu_wide_store(s->compute, dtype, x, y, n);
     }
@@ -273,25 +275,35 @@ static void pointwise_part(void *state, int64_t begin, int64_t end, int thread)
     if (begin < end) fill_blocks(s, r->run, &walk, work);
     for (int64_t i = begin; i < end && s->together > 1; i++, row += s->together) {
         int64_t count = s->runs - row < s->together ? s->runs - row : s->together;
-        run_block(s, r->run, &walk, work, 0, true, row * s->length, count * s->length);
+        run_block(r, &walk, work, 0, true, row * s->length, count * s->length);
     }
     for (int64_t i = begin; i < end && s->together == 1; i++) {
         int64_t done = block * s->block, left = s->length - done;
         if (left > s->block) left = s->block;
-        run_block(s, r->run, &walk, work, done, i == begin || done == 0, row * s->length + done, left);
+        run_block(r, &walk, work, done, i == begin || done == 0, row * s->length + done, left);
         if (++block < each) continue;
         block = 0;
         row++;
         hyp_walk_next(&walk);
     }
-    if (s->far) end_streams();
+    if (r->far) end_streams();
+}
+
+/* Lines that were read for what they hold are there when a result takes its place. */
+static bool takes_a_place(const pointwise *s, const hyp_cpu_run *run)
+{
+    for (size_t o = 0; o < s->outputs; o++)
+        for (size_t i = 0; i < s->inputs; i++)
+            if (run->call.at[s->output[o].tensor] == run->call.at[s->input[i].tensor]) return true;
+    return false;
 }
 
 static hyp_status run_pointwise(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
 {
     (void)diag;
     enum { GRAIN = 8192 }; /* elements that are worth a thread */
-    pointwise_run r = {op->state, run};
+    const pointwise *s = op->state;
+    pointwise_run r = {s, run, s->far && !takes_a_place(s, run)};
     int64_t runs = (r.s->runs + r.s->together - 1) / r.s->together;
     hyp_cpu_parallel(run, runs * blocks_of_run(r.s), GRAIN / r.s->block, pointwise_part, &r);
     return HYP_OK;

@@ -54,6 +54,8 @@ typedef struct hyp_cuda_model {
     const hyp_plan *plan;
     CUdeviceptr weights;    /* 0 when there are none */
     bool *channels_last;    /* by tensor: weights that lie so, see conv_filters.c; NULL: none */
+    uint32_t gated;         /* the first step that writes over variables, and is left out where a run has failed before; all behind
+                             * it are gated, too. As many as there are steps: none */
     hyp_cuda_images images; /* kernels that the plan's device section has for this device */
 } hyp_cuda_model;
 
@@ -104,7 +106,15 @@ typedef struct hyp_cuda_session {
     bool awaited;            /* the last run has been: what it has to tell in `error` is told */
     volatile int64_t *error; /* {1, index, step} after an index out of range; pinned, kernels write it */
     CUdeviceptr error_at;    /* the same memory as kernels see it */
+    CUdeviceptr gate;        /* an i64 on the device: not 0 where the run under way has failed; 0 = no step is gated */
+    bool leaves_commit;      /* the run under way does without these steps */
+    bool committed;          /* it has queued them */
 } hyp_cuda_session;
+
+static inline bool hyp_cuda_is_gated(const hyp_cuda_session *s, uint32_t step) { return step >= s->model->gated; }
+
+/* The unit of the op that looks whether a run has failed. */
+#define HYP_CUDA_COMMIT UINT32_MAX
 
 /* One piece of device work: a launch, a product, a copy. `data` is in the arena of its prepared shapes. */
 typedef struct hyp_cuda_op {
@@ -142,6 +152,7 @@ typedef struct hyp_cuda_prepared {
     HYP_VEC(hyp_cuda_op) ops;
     uint32_t last_step;  /* where single steps are prepared to be measured */
     size_t aside;        /* so many first ops wait for none, and none for them: they may run beside the others */
+    size_t commit;       /* the op that settles whether the gated ones behind it do anything; as many as there are: none */
     size_t scratch_bytes, slot_bytes; /* of the session's scratch memory: in all, and those of slots, which come first */
     size_t *slot_offset; /* by slot, into the session's scratch memory */
     size_t *own_offset;  /* by tensor, so, too: one that does not lie where the plan has it, or HYP_CUDA_AS_PLANNED; layouts.c */

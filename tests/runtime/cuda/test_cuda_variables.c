@@ -26,7 +26,39 @@ typedef struct buffers {
 static int load(void **state)
 {
     (void)state;
-    vp_build(&builder);
+    vp_build_with(&builder, (vp_kind){0});
+    engine = pb_load(&builder, HYP_DEVICE_CUDA);
+    return 0;
+}
+
+static int load_in_place(void **state)
+{
+    (void)state;
+    vp_build_with(&builder, (vp_kind){.in_place = true});
+    engine = pb_load(&builder, HYP_DEVICE_CUDA);
+    return 0;
+}
+
+static int load_mixed(void **state)
+{
+    (void)state;
+    vp_build_with(&builder, (vp_kind){.in_place = true, .mixed = true});
+    engine = pb_load(&builder, HYP_DEVICE_CUDA);
+    return 0;
+}
+
+static int load_sure_mixed(void **state)
+{
+    (void)state;
+    vp_build_with(&builder, (vp_kind){.sure = true, .in_place = true, .mixed = true});
+    engine = pb_load(&builder, HYP_DEVICE_CUDA);
+    return 0;
+}
+
+static int load_sure_in_place(void **state)
+{
+    (void)state;
+    vp_build_with(&builder, (vp_kind){.sure = true, .in_place = true});
     engine = pb_load(&builder, HYP_DEVICE_CUDA);
     return 0;
 }
@@ -35,7 +67,7 @@ static int load(void **state)
 static int load_sure(void **state)
 {
     (void)state;
-    vp_build_with(&builder, false);
+    vp_build_with(&builder, (vp_kind){.sure = true});
     engine = pb_load(&builder, HYP_DEVICE_CUDA);
     return 0;
 }
@@ -85,6 +117,14 @@ static void must_queue(hyp_context *context, buffers *b, const hyp_run_options *
     if (queue(context, b, how) != HYP_OK) fail_msg("%s", why.message);
 }
 
+static void ignore_step(size_t number, void *user) { (void)number, (void)user; }
+
+static void count_steps(size_t number, void *user)
+{
+    (void)number;
+    ++*(size_t *)user;
+}
+
 static void check_y(buffers *b, float sum)
 {
     assert_ok(hyp_engine_tensor_copy(engine, &b->out[0], &b->host.out[0], diag));
@@ -122,10 +162,9 @@ static void after_reserving_no_run_takes_anything(void **state)
     for (int i = 0; i < SETS; i++) dispose(&sets[i]);
 }
 
-/* With buffers of the caller's that stay the same there are two sets of addresses, and a graph for each. */
-static void both_halves_are_replayed(void **state)
+/* How often 20 runs with the same buffers of the caller's are captured. */
+static void check_captures(uint64_t unreserved, uint64_t after_reserving)
 {
-    (void)state;
     static buffers b;
     uint64_t (*captures)(void) = NULL;
     if (!emulator_function("emulator_captures", &captures) || !captures) {
@@ -138,11 +177,25 @@ static void both_halves_are_replayed(void **state)
         if (reserved) assert_ok(hyp_context_reserve(context, b.in, VP_INPUTS, diag));
         uint64_t before = captures();
         for (int i = 0; i < 20; i++) must_queue(context, &b, NULL);
-        assert_int_equal(captures() - before, 2);
+        assert_int_equal(captures() - before, reserved ? after_reserving : unreserved);
         vp_check(context, 20, 20);
         hyp_context_destroy(context);
         dispose(&b);
     }
+}
+
+/* There are two sets of addresses, and a graph for each. */
+static void both_halves_are_replayed(void **state)
+{
+    (void)state;
+    check_captures(2, 2);
+}
+
+/* There is one; the first run, whose steps are queued one by one, has a graph for the commit. */
+static void one_graph_is_replayed(void **state)
+{
+    (void)state;
+    check_captures(2, 1);
 }
 
 /* What only the device notices is told by the next call, whichever it is, and has changed nothing. */
@@ -271,6 +324,101 @@ static void what_they_begin_with_is_not_kept_on_the_device(void **state)
     pb_remove(&builder, path);
 }
 
+/* ---- calls that fail ------------------------------------------------------------------------------------------- */
+
+typedef bool fail_call(const char *call, int result, int n);
+
+/* Whether the state is w0 after `n` runs that have added 1 each. */
+static bool is_after(hyp_context *context, int n)
+{
+    float w[VP_W];
+    int64_t count = -1;
+    hyp_tensor state[] = {{.name = "n", .data = &count, .bytes = sizeof count, .dtype = HYP_I64},
+                          {.name = "w", .data = w, .bytes = sizeof w, .dtype = HYP_F32}};
+    assert_ok(hyp_context_variable_get(context, state, 2, diag));
+    for (int k = 0; k < VP_W; k++)
+        if (w[k] != (float)(1 + n) * (float)(k + 1)) return false;
+    return count == n;
+}
+
+/* Some runs, of which the one at `fails` meets a call that fails for the n-th time. Returns whether there was such a call. */
+static bool meet_failure(fail_call *arm, const char *call, int result, int n, int fails, bool on_host, bool watched)
+{
+    static buffers b;
+    enum { RUNS = 5 };
+    const hyp_context_options options = {.size = sizeof options, .step_begins = watched ? ignore_step : NULL};
+    hyp_context *context = create(&options);
+    bool met = false;
+    int done = 0;
+    make(&b, 1, 0);
+    for (int i = 0; i < RUNS; i++) {
+        if (i == fails) arm(call, result, n);
+        hyp_status status = on_host ? vp_run(context, &b.host, false, &why) : queue(context, &b, NULL);
+        if (status == HYP_OK) status = hyp_context_synchronize(context, &why);
+        if (i == fails) met = !arm(call, result, 0);
+        if (status != HYP_OK && (i != fails || !met)) fail_msg("%s %d: run %d: %s", call, n, i, why.message);
+        bool before = is_after(context, done), after = is_after(context, done + 1);
+        if (status == HYP_OK ? !after : !before && !after)
+            fail_msg("%s %d at run %d, which gives %d: the variables are neither as before nor as after it", call, n, i,
+                     (int)status);
+        done += after;
+    }
+    hyp_context_destroy(context);
+    dispose(&b);
+    return met;
+}
+
+/* In any run: the first, which is queued step by step, that which makes a graph, and such as launch it. */
+static void no_failed_call_leaves_them_between(void **state)
+{
+    (void)state;
+    static const char *const calls[] = {
+        "cuLaunchKernelEx",     "cuGraphLaunch",     "cuGraphInstantiate", "cuStreamBeginCapture", "cuStreamEndCapture",
+        "cuMemcpyHtoDAsync",    "cuMemcpyDtoHAsync", "cuMemcpyDtoDAsync",  "cuEventRecord",        "cuStreamWaitEvent",
+        "cuStreamSynchronize",  "cuGraphExecUpdate", "cuMemAlloc",         "cuMemHostAlloc",       "cuEventSynchronize",
+        "cuPointerGetAttributes"};
+    static const int results[] = {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY};
+    fail_call *arm = NULL;
+    int met = 0;
+    if (!emulator_function("emulator_fail", &arm) || !arm) {
+        print_message("skipped: only the emulator lets calls fail\n");
+        skip();
+    }
+    for (size_t c = 0; c < sizeof calls / sizeof *calls; c++)
+        for (size_t r = 0; r < 2; r++)
+            for (int way = 0; way < 3; way++) /* on the device, on the host, with somebody who is told of steps */
+                for (int fails = 0; fails < 4; fails++)
+                    for (int n = 1; meet_failure(arm, calls[c], results[r], n, fails, way == 1, way == 2); n++) met++;
+    assert_in_range(met, 100, 100000);
+}
+
+/* A run that keeps variables does not even begin to change them, on any number of streams. */
+static void a_run_that_keeps_them_does_without_the_last_steps(void **state)
+{
+    (void)state;
+    static buffers b;
+    size_t begun = 0;
+    const hyp_context_options options = {.size = sizeof options, .step_begins = count_steps, .step_user = &begun};
+    const hyp_run_options keep = {.size = sizeof keep, .keep_variables = true};
+    hyp_context *watched = create(&options), *context = create(NULL);
+    make(&b, 1, 0);
+    must_queue(watched, &b, &keep);
+    assert_ok(hyp_context_synchronize(watched, diag));
+    size_t kept = begun;
+    must_queue(watched, &b, NULL);
+    assert_ok(hyp_context_synchronize(watched, diag));
+    assert_in_range(begun - kept, kept + 2, SIZE_MAX); /* those of w and n, and what they wait for */
+    for (int i = 0; i < 24; i++) {
+        must_queue(context, &b, i % 5 < 3 ? &keep : NULL);
+        if (i % 7 == 0) vp_check(context, (float)(i / 5 * 2 + (i % 5 > 2) * (i % 5 - 2)), i / 5 * 2 + (i % 5 > 2) * (i % 5 - 2));
+    }
+    assert_ok(hyp_context_synchronize(context, diag));
+    vp_check(context, 9, 9);
+    hyp_context_destroy(context);
+    hyp_context_destroy(watched);
+    dispose(&b);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -282,6 +430,21 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(after_reserving_no_run_takes_anything, load_sure, unload),
         cmocka_unit_test_setup_teardown(a_run_cannot_be_captured, load, unload),
         cmocka_unit_test_setup_teardown(what_they_begin_with_is_not_kept_on_the_device, load, unload),
+        cmocka_unit_test_setup_teardown(a_queued_run_that_fails_changes_nothing, load_in_place, unload),
+        cmocka_unit_test_setup_teardown(runs_may_be_on_any_stream, load_in_place, unload),
+        cmocka_unit_test_setup_teardown(runs_that_cannot_fail_follow_each_other, load_sure_in_place, unload),
+        cmocka_unit_test_setup_teardown(a_run_cannot_be_captured, load_in_place, unload),
+        cmocka_unit_test_setup_teardown(one_graph_is_replayed, load_in_place, unload),
+        cmocka_unit_test_setup_teardown(a_run_that_keeps_them_does_without_the_last_steps, load_in_place, unload),
+        cmocka_unit_test_setup_teardown(after_reserving_no_run_takes_anything, load_in_place, unload),
+        cmocka_unit_test_setup_teardown(after_reserving_no_run_takes_anything, load_sure_in_place, unload),
+        cmocka_unit_test_setup_teardown(no_failed_call_leaves_them_between, load_in_place, unload),
+        cmocka_unit_test_setup_teardown(no_failed_call_leaves_them_between, load, unload),
+        cmocka_unit_test_setup_teardown(no_failed_call_leaves_them_between, load_mixed, unload),
+        cmocka_unit_test_setup_teardown(no_failed_call_leaves_them_between, load_sure_mixed, unload),
+        cmocka_unit_test_setup_teardown(a_queued_run_that_fails_changes_nothing, load_mixed, unload),
+        cmocka_unit_test_setup_teardown(runs_that_cannot_fail_follow_each_other, load_sure_mixed, unload),
+        cmocka_unit_test_setup_teardown(what_they_begin_with_is_not_kept_on_the_device, load_in_place, unload),
     };
     if (!device_start(&dev, argc, argv)) return 77;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,14 +24,17 @@ typedef struct hyp_cuda_extent {
     uint32_t shift, pad;
 } hyp_cuda_extent;
 
-/* The one argument of a kernel that is generated for a step of these sizes. */
+/* The one argument of a kernel that is generated for a step of these sizes. Behind its gate, an i64 on the device, it writes
+ * nothing where that is not 0; those without one do not read the field. */
 typedef struct hyp_cuda_pw_addresses {
     uint64_t input[HYP_CUDA_PW_INPUTS], output[HYP_CUDA_PW_OUTPUTS];
+    uint64_t gate;
 } hyp_cuda_pw_addresses;
 
 /* The same of a kernel for steps of any sizes; it begins with the addresses, too. */
 typedef struct hyp_cuda_pw_sizes {
     uint64_t input[HYP_CUDA_PW_INPUTS], output[HYP_CUDA_PW_OUTPUTS];
+    uint64_t gate;
     int64_t pieces;                                    /* threads that have something to do */
     hyp_cuda_extent extent[HYP_CUDA_DIMS];             /* the first one in pieces */
     int64_t stride[HYP_CUDA_PW_INPUTS][HYP_CUDA_DIMS]; /* in elements */

@@ -134,6 +134,7 @@ typedef struct hyp_cuda_pointwise {
     hyp_cuda_pw_output output[HYP_CUDA_PW_OUTPUTS];
     hyp_cuda_pw_instr instr[HYP_CUDA_PW_INSTRS];
     double constant[HYP_CUDA_PW_REGISTERS];
+    uint64_t gate; /* 0: none; else as in hyp_cuda_pw_addresses */
 } hyp_cuda_pointwise;
 
 /* `along_x`: the threads of a block's x dimension work together on one result (neighbours in memory belong to it);

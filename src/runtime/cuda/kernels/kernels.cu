@@ -197,6 +197,7 @@ template <typename C, int V> __device__ __forceinline__ void pointwise(const hyp
 {
     extern __shared__ double shared[];
     C *temps = (C *)shared + threadIdx.x;
+    if (p.gate && *(const volatile int64_t *)p.gate) return;
 #pragma unroll 1
     for (int64_t chunk = first_thread(); chunk < p.chunks; chunk += thread_count()) {
         place at;

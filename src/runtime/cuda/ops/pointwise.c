@@ -21,10 +21,14 @@ static size_t slots_of(const operands *of, size_t input, size_t next_input, size
 }
 enum { MOST_OPERANDS = HYP_CUDA_PW_INPUTS + HYP_CUDA_PW_OUTPUTS };
 
+static uint64_t gate_of(const hyp_cuda_build *b, bool gated) { return gated ? b->session->gate : 0; }
+
 /* By the kernel that interprets steps. */
 static hyp_status add_interpreted(hyp_cuda_build *b, const hyp_cuda_pw_program *p, const operands *of)
 {
     hyp_cuda_slot slots[MOST_OPERANDS];
+    hyp_cuda_pointwise args = p->args;
+    args.gate = gate_of(b, p->gated);
     const hyp_cuda_grid grid = {.kernel = p->kernel,
                                 .blocks = hyp_cuda_blocks(b->session->model->device, p->args.chunks, p->threads),
                                 .block_x = p->threads,
@@ -32,7 +36,7 @@ static hyp_status add_interpreted(hyp_cuda_build *b, const hyp_cuda_pw_program *
                                 .shared_bytes = p->shared_bytes};
     size_t count = slots_of(of, offsetof(hyp_cuda_pointwise, input[0].data), sizeof *p->args.input,
                             offsetof(hyp_cuda_pointwise, output[0].data), sizeof *p->args.output, slots);
-    return hyp_cuda_add_launch(b, &grid, &p->args, sizeof p->args, slots, count);
+    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, count);
 }
 
 /* By a kernel that was compiled for its form; *out_done is false where there is none. */
@@ -51,6 +55,7 @@ static hyp_status add_told(hyp_cuda_build *b, const hyp_cuda_pw_program *p, cons
     HYP_TRY(hyp_cuda_told_find(d, p, &grid.function, b->diag));
     if (!grid.function) return HYP_OK;
     *out_done = true;
+    sizes.gate = gate_of(b, p->gated);
     size_t count = slots_of(of, offsetof(hyp_cuda_pw_sizes, input), sizeof *sizes.input,
                             offsetof(hyp_cuda_pw_sizes, output), sizeof *sizes.output, slots);
     return hyp_cuda_add_launch(b, &grid, &sizes, sizeof sizes, slots, count);
@@ -78,7 +83,7 @@ static operands operands_of(const HypPlan__Pointwise *k)
 
 hyp_status hyp_cuda_add_generated(hyp_cuda_build *b, const HypPlan__Pointwise *k, uint32_t blocks, CUfunction function)
 {
-    const hyp_cuda_pw_addresses args = {0};
+    const hyp_cuda_pw_addresses args = {.gate = gate_of(b, hyp_cuda_is_gated(b->session, b->step))};
     const hyp_cuda_grid grid = {
         .function = function, .blocks = blocks, .block_x = HYP_CUDA_GENERATED_THREADS, .block_y = 1};
     const operands of = operands_of(k);
@@ -235,7 +240,7 @@ static bool as_finish(const HypPlan__Pointwise *k, const hyp_cuda_pw_step *step,
     enum { SUM, ACT, AFTER, END } next = SUM; /* what may come next */
     bool is_row[HYP_CUDA_LANES];
     *out = (finish){0};
-    if (k->compute != HYP_F32 || k->n_outputs != 1 || k->n_instrs == 0 || !find_rows(step, out, is_row) ||
+    if (step->gated || k->compute != HYP_F32 || k->n_outputs != 1 || k->n_instrs == 0 || !find_rows(step, out, is_row) ||
         !can_finish(step->output_dtype[0], out->n))
         return false;
     uint32_t inputs = (uint32_t)k->n_inputs, last = 0; /* the register that was written last */
@@ -266,6 +271,7 @@ hyp_status hyp_cuda_add_pointwise(hyp_cuda_build *b, const HypPlan__Pointwise *k
     bool done;
     finish f;
     hyp_cuda_pw_step_init(&step, b->program, b->values, b->prepared->channels_last, k);
+    step.gated = hyp_cuda_is_gated(b->session, b->step);
     if (hyp_cuda_box_count(&step.box) == 0) return HYP_OK;
     HYP_TRY(add_as_tuned(b, k, &step, &done));
     if (done) return HYP_OK;
@@ -287,6 +293,7 @@ hyp_status hyp_cuda_compile_pointwise(hyp_cuda_build *b)
         const HypPlan__TunedProduct *tuned;
         if (s->kernel_case != HYP_PLAN__STEP__KERNEL_POINTWISE) continue;
         hyp_cuda_pw_step_init(&step, b->program, b->values, b->prepared->channels_last, s->pointwise);
+        step.gated = hyp_cuda_is_gated(b->session, (uint32_t)i);
         if (hyp_cuda_box_count(&step.box) == 0 || as_finish(s->pointwise, &step, &unused)) continue;
         hyp_cuda_pw_encode(&step, &program);
         status = find_tuned(b, &program, &tuned);

@@ -260,7 +260,7 @@ void hyp_cuda_pw_encode(const hyp_cuda_pw_step *given, hyp_cuda_pw_program *out)
 {
     hyp_cuda_pw_step wide = *given, *step = &wide;
     if (wide.compute == HYP_F32 && needs_double(given)) wide.compute = HYP_F64;
-    *out = (hyp_cuda_pw_program){0};
+    *out = (hyp_cuda_pw_program){.gated = given->gated};
     encoder e = {.step = step, .out = out};
     list_lines(&e);
     leave_rounding_to_stores(&e);

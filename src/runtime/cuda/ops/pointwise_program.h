@@ -12,6 +12,7 @@ typedef struct hyp_cuda_pw_step {
     hyp_dtype input_dtype[HYP_CUDA_PW_INPUTS], output_dtype[HYP_CUDA_PW_OUTPUTS];
     HypPlan__Pointwise__Instr *const *instr;
     const uint32_t *output_reg;
+    bool gated; /* it writes nothing where the session's gate is closed */
 } hyp_cuda_pw_step;
 
 /* What to launch; addresses are filled in at every run. */
@@ -20,10 +21,11 @@ typedef struct hyp_cuda_pw_program {
     hyp_cuda_kernel kernel;
     uint32_t threads;      /* of a block */
     uint32_t shared_bytes; /* of a block */
+    bool gated;
 } hyp_cuda_pw_program;
 
 /* A step of a plan under these dims, with tensors that lie with the channels last; NULL: none. What it points to is the
- * plan's. */
+ * plan's. It is not gated. */
 void hyp_cuda_pw_step_init(hyp_cuda_pw_step *out, const HypPlan__Program *program, const int64_t *values,
                            const bool *channels_last, const HypPlan__Pointwise *k);
 

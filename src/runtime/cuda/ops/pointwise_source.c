@@ -245,6 +245,7 @@ void hyp_cuda_pw_key(const hyp_cuda_pw_program *p, hyp_strbuf *out)
     for (uint32_t o = 0; o < w.outputs; o++)
         hyp_strbuf_printf(out, "%s%s", o ? " " : " > ", hyp_dtype_name((hyp_dtype)p->args.output[o].dtype));
     put_instructions(&w);
+    if (p->gated) hyp_strbuf_puts(out, "; gated");
 }
 
 bool hyp_cuda_pw_is_key(const char *key) { return strncmp(key, key_start, sizeof key_start - 1) == 0; }
@@ -391,7 +392,9 @@ static void put_body(writer *w, bool whole)
     }
     put_indexes(w);
     for (uint32_t i = 0; i < w->inputs; i++) put_load(w, i);
-    hyp_strbuf_puts(w->out, "    }\n    reads_are_sent();\n#pragma unroll\n    for (int p = 0; p < PIECES; p++) {\n"
+    hyp_strbuf_puts(w->out, "    }\n    reads_are_sent();\n");
+    if (w->program->gated) hyp_strbuf_puts(w->out, "    if (*global<volatile int64_t>(from.gate)) return;\n");
+    hyp_strbuf_puts(w->out, "#pragma unroll\n    for (int p = 0; p < PIECES; p++) {\n"
                             "        const position at = first + p * THREADS;\n");
     if (!whole) {
         hyp_strbuf_puts(w->out, "        if (at >= ");

@@ -136,7 +136,9 @@ static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp
     if (!m) return hyp_fail_memory(diag, sizeof *m);
     m->device = device;
     m->plan = plan;
-    hyp_status status = hyp_cuda_enter(m->device, diag);
+    m->gated = (uint32_t)p->n_steps;
+    hyp_status status = hyp_plan_has_in_place(p) ? hyp_plan_find_commit(p, &m->gated, diag) : HYP_OK;
+    if (status == HYP_OK) status = hyp_cuda_enter(m->device, diag);
     if (status == HYP_OK) {
         if (has_step(p, HYP_PLAN__STEP__KERNEL_LINEAR)) status = hyp_cuda_load_layers(m->device, diag);
         if (status == HYP_OK && (has_step(p, HYP_PLAN__STEP__KERNEL_ATTENTION) || has_call(p, is_attention)))
@@ -194,6 +196,7 @@ static hyp_status set_up_session(hyp_cuda_session *s, const hyp_context_options 
     HYP_TRY(hyp_cuda_staging_init(&s->staging, p->n_inputs + p->n_outputs, diag));
     HYP_TRY(hyp_tuning_init(&s->tuning, s->model->device->key, s->model->plan, diag));
     HYP_TRY(set_up_products(s, diag));
+    if (s->model->gated < p->n_steps) HYP_TRY(hyp_cuda_take_zeroed(s, sizeof(int64_t), &s->gate, diag));
     return set_up_convolutions(s, diag);
 }
 
@@ -208,6 +211,7 @@ static void session_destroy(void *session)
     hyp_cuda_release_captured(s);
     hyp_cuda_staging_dispose(&s->staging, lib);
     hyp_cuda_free(lib, s->workspace, s->workspace_bytes);
+    hyp_cuda_free(lib, s->gate, sizeof(int64_t));
     hyp_cuda_free(lib, s->scratch, s->scratch_bytes);
     hyp_cuda_free(lib, s->room, s->room_bytes);
     hyp_cuda_images_dispose(&s->images, lib);
@@ -262,6 +266,7 @@ static hyp_status wait(hyp_cuda_session *s, hyp_diag *diag)
     s->awaited = true;
     if (!s->error || !s->error[0]) return HYP_OK;
     s->error[0] = 0;
+    s->committed = false; /* the gate was closed */
     const HypPlan__Program *p = s->model->plan->program;
     size_t step = (size_t)s->error[2];
     hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: index %lld is out of range for its axis",
@@ -316,12 +321,16 @@ static hyp_status run(void *session, void *prepared, const hyp_bindings *binding
 {
     hyp_cuda_session *s = session;
     HYP_TRY(hyp_cuda_enter(s->model->device, diag));
+    s->leaves_commit = bindings->leaves_commit;
+    s->committed = false;
     hyp_status status = hyp_cuda_run_begins(s, bindings->run, diag);
     if (status == HYP_OK && s->captured && bindings->no_capture)
         status = hyp_fail(diag, HYP_ERR_UNSUPPORTED,
                           "the stream is captured into a graph, and what the plan's variables lie in is another memory "
                           "in every run: run on a stream that is not captured; the context replays a graph of its own");
     if (status == HYP_OK) status = run_once(s, prepared, bindings, diag);
+    s->leaves_commit = false;
+    if (bindings->committed) *bindings->committed = s->committed;
     hyp_cuda_run_leaves(s);
     hyp_cuda_leave(s->model->device);
     return status;

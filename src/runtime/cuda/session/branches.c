@@ -128,6 +128,25 @@ static void find_units(const hyp_cuda_prepared *p, hyp_cuda_branches *out)
     }
 }
 
+/* What writes over variables waits for all before it, which may read them, or fail. */
+static hyp_status add_commit(finder *f)
+{
+    hyp_cuda_branches *branches = f->branches;
+    uint32_t commit = 0;
+    while (commit < branches->count && branches->units[commit].first_step != HYP_CUDA_COMMIT) commit++;
+    if (commit == branches->count) return HYP_OK;
+    uint32_t *units = hyp_arena_zalloc(&f->build->prepared->arena, branches->count, sizeof *units);
+    if (!units) return hyp_fail_memory(f->build->diag, branches->count * sizeof *units);
+    for (uint32_t u = 0; u < branches->count; u++) units[u] = u;
+    branches->tasks[commit].waits = units;
+    branches->tasks[commit].wait_count = commit;
+    for (uint32_t u = commit + 1; u < branches->count; u++) {
+        branches->tasks[u].waits = units + commit;
+        branches->tasks[u].wait_count = 1;
+    }
+    return HYP_OK;
+}
+
 /* What every unit reads and writes. */
 static hyp_status find_tasks(finder *f, bool apart)
 {
@@ -148,7 +167,7 @@ static hyp_status find_tasks(finder *f, bool apart)
         task->spans = spans;
         task->span_count = f->spans.len;
     }
-    return HYP_OK;
+    return add_commit(f);
 }
 
 static hyp_status schedule(finder *f, uint32_t streams)
@@ -407,6 +426,15 @@ void hyp_cuda_branches_dispose(hyp_cuda_branch_streams *l, const hyp_cuda_librar
     hyp_vec_free(&l->events);
 }
 
+/* Whether an output is written over an input. */
+static bool is_in_place(const HypPlan__Program *p, size_t input, size_t output)
+{
+    size_t shown = hyp_plan_shown_inputs(p);
+    if (input < shown || input >= p->n_inputs) return false;
+    const HypPlan__Variable *v = p->variables[input - shown];
+    return v->in_place && v->output_plus1 == output + 1;
+}
+
 /* ---- a run ------------------------------------------------------------------------------------------------------- */
 
 bool hyp_cuda_branches_fit(const hyp_cuda_session *s, const hyp_cuda_prepared *p)
@@ -416,6 +444,7 @@ bool hyp_cuda_branches_fit(const hyp_cuda_session *s, const hyp_cuda_prepared *p
     for (size_t y = program->n_inputs; y < edges; y++) {
         CUdeviceptr begin = s->at[program->outputs[y - program->n_inputs]], end = begin + p->edge_bytes[y];
         for (size_t i = 0; i < y; i++) {
+            if (is_in_place(program, i, y - program->n_inputs)) continue;
             CUdeviceptr other =
                 s->at[i < program->n_inputs ? program->inputs[i] : program->outputs[i - program->n_inputs]];
             if (begin < other + p->edge_bytes[i] && other < end) return false;

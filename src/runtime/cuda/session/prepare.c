@@ -79,13 +79,33 @@ static void note_memory(const hyp_cuda_build *b)
     first->room = b->room;
 }
 
+/* What kernels have told the host so far goes to where those of gated steps look. */
+static hyp_status set_gate(hyp_cuda_session *s, void *data, hyp_diag *diag)
+{
+    (void)data;
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    if (!s->error) return HYP_OK;
+    const void *error = (const void *)(uintptr_t)s->error;
+    return hyp_cuda_check(lib, lib->cuMemcpyHtoDAsync(s->gate, error, sizeof *s->error, s->stream), "cuMemcpyHtoDAsync", diag);
+}
+
+static hyp_status add_gate(hyp_cuda_build *b)
+{
+    void *unused;
+    b->prepared->commit = b->prepared->ops.len;
+    b->unit = HYP_CUDA_COMMIT;
+    return hyp_cuda_add_op(b, set_gate, 1, &unused);
+}
+
 static hyp_status add_steps(hyp_cuda_build *b)
 {
+    b->prepared->commit = SIZE_MAX;
     for (b->step = 0; b->step < b->program->n_steps; b->step++) {
         const HypPlan__Step *step = b->program->steps[b->step];
+        hyp_status status = b->step == b->session->model->gated ? add_gate(b) : HYP_OK;
         uint32_t first = b->unit = b->step;
         b->workspace = b->room = 0;
-        hyp_status status = hyp_cuda_add_step(b, step);
+        if (status == HYP_OK) status = hyp_cuda_add_step(b, step);
         if (status == HYP_OK) status = hyp_cuda_add_windows(b);
         for (uint32_t i = first; i <= b->step; i++) b->prepared->choices_end[i] = (uint32_t)b->prepared->choices.len;
         if (status == HYP_OK) note_memory(b);
@@ -93,6 +113,7 @@ static hyp_status add_steps(hyp_cuda_build *b)
         hyp_diag_prefix(b->diag, "step %u (%s)", b->step, step->label);
         return status;
     }
+    if (b->prepared->commit == SIZE_MAX) b->prepared->commit = b->prepared->ops.len;
     return HYP_OK;
 }
 

@@ -3,7 +3,7 @@
 #include "runtime/cuda/driver/ranges.h"
 #include "runtime/cuda/session/backend.h"
 
-enum { OWN = 4 }; /* addresses of a key that are not those of inputs and outputs */
+enum { OWN = 5 }; /* parts of a key that are no addresses of inputs and outputs */
 
 enum { PAUSE = 16 }; /* runs before a graph that could not be made is tried again for the first time */
 
@@ -17,6 +17,11 @@ hyp_status hyp_cuda_replays_init(hyp_cuda_replays *r, size_t edges, hyp_arena *a
         if (!r->kept[i].key) return hyp_fail_memory(diag, r->key_length * sizeof *r->kept[i].key);
     }
     return HYP_OK;
+}
+
+static bool commits(const hyp_cuda_session *s, const hyp_cuda_prepared *p)
+{
+    return !s->leaves_commit && p->commit < p->ops.len;
 }
 
 static void drop_graph(hyp_cuda_replays *r, CUgraphExec *graph, const hyp_cuda_library *lib)
@@ -38,7 +43,7 @@ static CUdeviceptr key_part(const hyp_cuda_session *s, size_t i)
 {
     const HypPlan__Program *p = s->model->plan->program;
     size_t edges = p->n_inputs + p->n_outputs;
-    const CUdeviceptr own[OWN] = {s->scratch, s->room, s->branches.memory, (uintptr_t)s->staging.packed};
+    const CUdeviceptr own[OWN] = {s->scratch, s->room, s->branches.memory, (uintptr_t)s->staging.packed, s->leaves_commit};
     if (i >= edges) return own[i - edges];
     uint32_t tensor = i < p->n_inputs ? p->inputs[i] : p->outputs[i - p->n_inputs];
     return s->at[tensor] + (s->staging.ways[i] == HYP_CUDA_WAY_PACKED);
@@ -99,15 +104,29 @@ static hyp_status instantiate(const hyp_cuda_session *s, hyp_cuda_replays *r, CU
     return HYP_OK;
 }
 
-/* A graph that these buffers may have: a spare one, or that of buffers which did not come since these came last. NULL:
- * none. */
-static CUgraphExec *find_unused(hyp_cuda_replays *r, const hyp_cuda_replay *replay)
+/* A graph that these buffers may have: a spare one, or that of buffers which did not come since these came last, or came last
+ * where they have to have one. NULL: none. */
+static CUgraphExec *find_unused(hyp_cuda_replays *r, const hyp_cuda_replay *replay, bool must)
 {
     hyp_cuda_replay *oldest = NULL;
-    if (r->spares > 0) return &r->spare[r->spares - 1];
-    for (size_t i = 0; i < kept_count; i++)
-        if (r->kept[i].graph && (!oldest || r->kept[i].used < oldest->used)) oldest = &r->kept[i];
-    return oldest && oldest->used < replay->used ? &oldest->graph : NULL;
+    CUdeviceptr leaves = replay->key[r->key_length - 1];
+    for (size_t i = r->spares; i-- > 0;)
+        if (r->spare_leaves[i] == (leaves != 0)) return &r->spare[i];
+    for (size_t i = 0; i < kept_count; i++) {
+        hyp_cuda_replay *k = &r->kept[i];
+        if (k->graph && k->key[r->key_length - 1] == leaves && (!oldest || k->used < oldest->used)) oldest = k;
+    }
+    return oldest && (must || oldest->used < replay->used) ? &oldest->graph : NULL;
+}
+
+static void take_spare(hyp_cuda_replays *r, const CUgraphExec *taken)
+{
+    if (taken < r->spare || taken >= r->spare + r->spares) return;
+    for (size_t i = (size_t)(taken - r->spare); i + 1 < r->spares; i++) {
+        r->spare[i] = r->spare[i + 1];
+        r->spare_leaves[i] = r->spare_leaves[i + 1];
+    }
+    r->spare[--r->spares] = NULL;
 }
 
 /* Gives the replay a graph: one that is there and changed in place, or a new one while there may be more. What is there
@@ -116,7 +135,8 @@ static hyp_status take_graph(hyp_cuda_session *s, hyp_cuda_prepared *p, hyp_cuda
 {
     const hyp_cuda_library *lib = &s->model->device->lib;
     hyp_cuda_replays *r = &p->replays;
-    CUgraphExec *other = r->spares > 0 || r->graphs == HYP_CUDA_REPLAYS ? find_unused(r, replay) : NULL;
+    bool change = r->spares > 0 || r->graphs == HYP_CUDA_REPLAYS;
+    CUgraphExec *other = change ? find_unused(r, replay, commits(s, p)) : NULL;
     CUgraph graph;
     CUgraphExecUpdateResultInfo result = {0};
     if (!other && r->graphs == HYP_CUDA_REPLAYS) return HYP_OK;
@@ -131,7 +151,7 @@ static hyp_status take_graph(hyp_cuda_session *s, hyp_cuda_prepared *p, hyp_cuda
     }
     if (other) replay->graph = *other;
     if (other) *other = NULL;
-    if (r->spares > 0) r->spares--; /* it was that one */
+    take_spare(r, other);
     hyp_status status = replay->graph ? HYP_OK : instantiate(s, r, graph, &replay->graph, diag);
     lib->cuGraphDestroy(graph);
     return status;
@@ -166,13 +186,15 @@ hyp_status hyp_cuda_replay_run(hyp_cuda_session *s, hyp_cuda_prepared *p, bool *
     hyp_cuda_replay *replay = find(r, s, &is_new);
     r->runs++;
     /* Libraries load what they need in the first run, and buffers that are new may never come again. */
-    if (!is_new && !replay->graph && r->runs >= r->next) try_graph(s, p, replay);
+    bool wanted = !is_new || (commits(s, p) && r->graphs > 0);
+    if (wanted && !replay->graph && r->runs >= r->next) try_graph(s, p, replay);
     replay->used = r->runs;
     if (!replay->graph) return HYP_OK;
     hyp_cuda_range_begins(s->model->plan->program->model_name);
     CUresult result = s->model->device->lib.cuGraphLaunch(replay->graph, s->stream);
     hyp_cuda_range_ends();
     if (result != CUDA_SUCCESS) return fail_launch(s, r, replay, result, out_done, diag);
+    s->committed = commits(s, p);
     *out_done = true;
     return HYP_OK;
 }
@@ -191,22 +213,32 @@ static void place_edges(hyp_cuda_session *s, const hyp_cuda_prepared *p, CUdevic
     }
 }
 
-static hyp_status make_graphs(hyp_cuda_session *s, hyp_cuda_prepared *p, hyp_diag *diag)
+static hyp_status make_some(hyp_cuda_session *s, hyp_cuda_prepared *p, bool leaves, size_t most, hyp_diag *diag)
 {
     const hyp_cuda_library *lib = &s->model->device->lib;
     hyp_cuda_replays *r = &p->replays;
     CUgraph graph;
-    HYP_TRY(capture(s, p, &graph, diag));
-    hyp_status status = HYP_OK;
-    while (status == HYP_OK && r->graphs < HYP_CUDA_REPLAYS) {
+    s->leaves_commit = leaves;
+    hyp_status status = capture(s, p, &graph, diag);
+    s->leaves_commit = false;
+    HYP_TRY(status);
+    while (status == HYP_OK && r->graphs < most) {
         CUgraphExec *spare = &r->spare[r->spares];
         status = instantiate(s, r, graph, spare, diag);
         if (status != HYP_OK) break;
-        r->spares++;
+        r->spare_leaves[r->spares++] = leaves;
         status = hyp_cuda_check(lib, lib->cuGraphUpload(*spare, s->recorder), "cuGraphUpload", diag);
     }
     lib->cuGraphDestroy(graph);
-    if (status != HYP_OK) return status;
+    return status;
+}
+
+/* Where there is a commit, one for runs that do without it. */
+static hyp_status make_graphs(hyp_cuda_session *s, hyp_cuda_prepared *p, hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    if (p->commit < p->ops.len && !p->replays.graphs) HYP_TRY(make_some(s, p, true, 1, diag));
+    HYP_TRY(make_some(s, p, false, HYP_CUDA_REPLAYS, diag));
     return hyp_cuda_check(lib, lib->cuStreamSynchronize(s->recorder), "cuStreamSynchronize", diag);
 }
 

@@ -8,6 +8,9 @@
  * Graphs are made while shapes are reserved, or when a set of buffers comes a second time. They are captured for it on
  * a stream of ours. Host tensors may lie anywhere: copies from and to the caller's memory stay outside, while those of packed
  * tensors (staging.h) are in the graph. What cannot be captured runs op by op, and is tried again later.
+ *
+ * A run with a commit needs a graph for that in any case (run.c), so that buffers get one when they come first, if there is
+ * one to change.
  */
 #ifndef HYP_RUNTIME_CUDA_SESSION_REPLAY_H
 #define HYP_RUNTIME_CUDA_SESSION_REPLAY_H
@@ -20,7 +23,8 @@ struct hyp_cuda_prepared;
 enum { HYP_CUDA_REPLAYS = 4 }; /* graphs of one set of shapes */
 
 typedef struct hyp_cuda_replay {
-    CUdeviceptr *key;  /* addresses of the inputs, the outputs, the scratch memory, the rooms, and of packed tensors */
+    CUdeviceptr *key;  /* addresses of the inputs, the outputs, the scratch memory, the rooms, and of packed tensors; whether
+                        * variables are left alone */
     CUgraphExec graph; /* NULL: none */
     uint64_t used;     /* larger = more recently; 0: never */
 } hyp_cuda_replay;
@@ -28,6 +32,7 @@ typedef struct hyp_cuda_replay {
 typedef struct hyp_cuda_replays {
     hyp_cuda_replay kept[2 * HYP_CUDA_REPLAYS];
     CUgraphExec spare[HYP_CUDA_REPLAYS]; /* that no buffers have yet */
+    bool spare_leaves[HYP_CUDA_REPLAYS]; /* it does without the commit, which makes it another graph */
     size_t key_length, spares, graphs;   /* graphs: all, spare ones among them; HYP_CUDA_REPLAYS at most */
     uint64_t runs;
     uint64_t pause, next; /* after a failure no graph is made before run `next`; twice as long after each. UINT64_MAX:

@@ -109,12 +109,19 @@ static hyp_status run_unit(hyp_cuda_session *s, const hyp_cuda_prepared *p, uint
                           "cuEventRecord", diag);
 }
 
-static hyp_status run_units(hyp_cuda_session *s, const hyp_cuda_prepared *p, const at_stream *own, hyp_diag *diag)
+/* The ops that a run has. */
+static size_t op_count(const hyp_cuda_session *s, const hyp_cuda_prepared *p)
+{
+    return s->leaves_commit ? p->commit : p->ops.len;
+}
+
+/* `begun`, by branch, is all false before. */
+static hyp_status run_units(hyp_cuda_session *s, const hyp_cuda_prepared *p, const at_stream *own, bool *begun, hyp_diag *diag)
 {
     const hyp_cuda_branches *branches = &p->branches;
-    bool begun[HYP_STREAMS] = {false};
     for (uint32_t i = 0; i < branches->count; i++) {
         uint32_t unit = branches->schedule.order[i], branch = branches->tasks[unit].branch;
+        if (branches->units[unit].first >= op_count(s, p)) continue;
         const at_stream other = {
             branch ? s->branches.more[branch - 1] : 0, s->branches.memory + branches->workspace_at[branch],
             s->branches.memory + branches->room_at[branch], branches->room_at[branch] - branches->workspace_at[branch]};
@@ -125,6 +132,12 @@ static hyp_status run_units(hyp_cuda_session *s, const hyp_cuda_prepared *p, con
     return HYP_OK;
 }
 
+/* What a stream has last, where that may be no unit with an event of its own: the first event has served by now. */
+static hyp_status join_branch(const hyp_cuda_session *s, uint32_t branch, hyp_diag *diag)
+{
+    return let_wait(s, s->branches.more[branch - 1], s->branches.events.data[0], s->stream, diag);
+}
+
 /* Ops in a graph of ours, by their schedule. */
 static hyp_status run_side_by_side(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag)
 {
@@ -132,15 +145,45 @@ static hyp_status run_side_by_side(hyp_cuda_session *s, const hyp_cuda_prepared 
     const hyp_cuda_branches *branches = &p->branches;
     const at_stream own = {s->stream, s->workspace, s->room, s->workspace_bytes};
     HYP_TRY(hyp_cuda_check(lib, lib->cuEventRecord(s->branches.events.data[0], s->stream), "cuEventRecord", diag));
-    hyp_status status = run_units(s, p, &own, diag);
+    bool begun[HYP_STREAMS] = {false};
+    hyp_status status = run_units(s, p, &own, begun, diag);
     hyp_status back = go_to(s, &own, status == HYP_OK ? diag : NULL);
     if (status == HYP_OK) status = back;
     for (uint32_t branch = 1; branch < branches->schedule.branches && status == HYP_OK; branch++) {
-        if (!branches->schedule.last[branch]) continue;
+        if (s->leaves_commit && begun[branch]) status = join_branch(s, branch, diag);
+        if (s->leaves_commit || !branches->schedule.last[branch]) continue;
         CUevent event = s->branches.events.data[branches->units[branches->schedule.last[branch] - 1].event];
         status = hyp_cuda_check(lib, lib->cuStreamWaitEvent(s->stream, event, 0), "cuStreamWaitEvent", diag);
     }
     return status;
+}
+
+/* The commit as a graph for this run alone: it is launched as a whole, or nothing of it. */
+static hyp_status launch_commit(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag)
+{
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    CUstream before;
+    CUgraph graph;
+    CUgraphExec made;
+    HYP_TRY(hyp_cuda_capture_begins(s, &before, diag));
+    hyp_status status = run_some(s, p, p->commit, p->ops.len, diag);
+    HYP_TRY(hyp_cuda_capture_ends(s, before, status, &graph, diag));
+    status = hyp_cuda_check(lib, lib->cuGraphInstantiate(&made, graph, 0), "cuGraphInstantiate", diag);
+    lib->cuGraphDestroy(graph);
+    HYP_TRY(status);
+    status = hyp_cuda_check(lib, lib->cuGraphLaunch(made, s->stream), "running the plan on the device", diag);
+    lib->cuGraphExecDestroy(made); /* one that runs still is freed when it ends */
+    s->committed = status == HYP_OK;
+    return status;
+}
+
+/* Ops one after the other. */
+static hyp_status run_in_order(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag)
+{
+    bool commits = p->commit < op_count(s, p);
+    if (!commits || s->capturing) return run_some(s, p, p->aside, op_count(s, p), diag);
+    HYP_TRY(run_some(s, p, p->aside, p->commit, diag));
+    return launch_commit(s, p, diag);
 }
 
 /* Where kernels read inputs before they wait for those before them, the first op begins when all before it in the
@@ -162,7 +205,7 @@ hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp
     if (s->capturing && p->branches.units && hyp_cuda_branches_fit(s, p))
         HYP_TRY(run_side_by_side(s, p, diag));
     else
-        HYP_TRY(run_some(s, p, p->aside, p->ops.len, diag));
+        HYP_TRY(run_in_order(s, p, diag));
     s->starts = false; /* also where there was no op */
     bool branched = p->aside > 0 || (s->capturing && p->ahead.len > 0);
     return branched ? let_wait(s, s->aside, s->ends, stream, diag) : HYP_OK;

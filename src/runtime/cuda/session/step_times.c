@@ -9,7 +9,7 @@ static hyp_cuda_prepared part(const hyp_cuda_prepared *p, size_t first, size_t c
 {
     hyp_cuda_prepared some = *p;
     some.ops.data += first;
-    some.ops.len = count;
+    some.ops.len = some.commit = count;
     some.aside = some.ahead.len = 0;
     some.branches.units = NULL;
     return some;

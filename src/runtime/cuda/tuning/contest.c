@@ -246,6 +246,7 @@ static hyp_status list_kernels(hyp_cuda_contest *c)
     if (!first) return hyp_fail_memory(c->about.diag, sizeof *first);
     HYP_TRY(hyp_cuda_choose_layouts(s, c->about.values, first, c->about.diag));
     hyp_cuda_pw_step_init(&step, p, c->about.values, first->channels_last, k);
+    step.gated = hyp_cuda_is_gated(s, c->about.step);
     hyp_cuda_pw_encode(&step, &program);
     size_t counts = hyp_cuda_pw_piece_counts(&program, s->model->device->multiprocessors, pieces);
     for (size_t i = 0; i <= counts; i++) {

@@ -96,6 +96,7 @@ static hyp_status find_pointwise(tuner *t, hyp_cuda_build *b, const HypPlan__Ste
     if (s->kernel_case != HYP_PLAN__STEP__KERNEL_POINTWISE) return HYP_OK;
     HYP_TRY(hyp_cuda_choose_layouts(t->session, b->values, b->prepared, t->diag));
     hyp_cuda_pw_step_init(&step, b->program, b->values, b->prepared->channels_last, s->pointwise);
+    step.gated = hyp_cuda_is_gated(b->session, b->step);
     if (hyp_cuda_box_count(&step.box) == 0) return HYP_OK;
     hyp_cuda_pw_encode(&step, &program);
     hyp_cuda_subject about = subject(t, b->step);
