@@ -3,7 +3,7 @@
  *   analyse        constants, what runs, pointwise groups
  *   find order     of the nodes, so that little stands in memory at once
  *   emit           steps; tensors as they are read and written
- *   emit_outputs   copies for outputs that are something else as well
+ *   emit_copies    for outputs that are something else as well; before updates of variables at the end
  *   place scratch  slots
  */
 #include "codegen/lower.h"
@@ -62,9 +62,8 @@ static hyp_status emit_node(hyp_lowering *l, hyp_node_id n)
     }
 }
 
-/* Prices what some steps compute together, and says of each what its share is made of. */
-static hyp_status price_steps(hyp_lowering *l, const hyp_node *const *nodes, size_t count, HypPlan__Step **steps,
-                              size_t step_count)
+hyp_status hyp_lower_price_steps(hyp_lowering *l, const hyp_node *const *nodes, size_t count, HypPlan__Step **steps,
+                                 size_t step_count)
 {
     const hyp_codegen_options *o = l->options;
     double seconds;
@@ -95,7 +94,7 @@ static hyp_status predict(hyp_lowering *l, hyp_node_id n, size_t first)
         count = group->node_count;
         for (size_t i = 0; i < count; i++) nodes[i] = &l->graph->nodes.data[group->nodes[count - 1 - i]];
     }
-    return price_steps(l, nodes, count, &l->steps.data[first], steps);
+    return hyp_lower_price_steps(l, nodes, count, &l->steps.data[first], steps);
 }
 
 /* The last of the steps from `first` on gives the results of the node, and of the group that it is the root of. */
@@ -117,6 +116,7 @@ static hyp_status emit(hyp_lowering *l)
     for (size_t i = 0; i < l->graph->nodes.len; i++) {
         hyp_node_id n = l->order[i];
         const hyp_node *node = &l->graph->nodes.data[n];
+        if (i + l->updates == l->graph->nodes.len) HYP_TRY(hyp_lower_emit_copies(l));
         size_t first = l->steps.len;
         for (uint32_t o = 0; o < node->output_count; o++) {
             const hyp_value_info *info = &l->values[node->outputs[o]];
@@ -126,122 +126,10 @@ static hyp_status emit(hyp_lowering *l)
         note_steps(l, n, first);
         HYP_TRY(predict(l, n, first));
     }
-    return HYP_OK;
+    return l->updates ? HYP_OK : hyp_lower_emit_copies(l);
 }
 
-/* A copy costs what an `expand` to the same shape does. */
-static hyp_status predict_copy(hyp_lowering *l, hyp_value_id v, HypPlan__Step *step)
-{
-    const hyp_node copy = {.op = HYP_OP_expand, .inputs = &v, .input_count = 1, .outputs = &v, .output_count = 1};
-    const hyp_node *node = &copy;
-    if (!l->options->predict) return HYP_OK;
-    return price_steps(l, &node, 1, &step, 1);
-}
-
-/* An output that is an input, a constant, or another output's memory seen otherwise is a copy of it. */
-static hyp_status emit_output(hyp_lowering *l, size_t i, uint32_t *out)
-{
-    const hyp_named_value *output = &l->graph->outputs.data[i];
-    hyp_value_id v = output->value, root = hyp_lower_root(l, v);
-    if (l->values[root].output_plus1 == i + 1) {
-        *out = l->values[root].tensor_plus1 - 1;
-        return HYP_OK;
-    }
-    uint32_t from;
-    const hyp_type *type = &hyp_lower_value(l, v)->type;
-    HYP_TRY(hyp_lower_read(l, v, &from));
-    HYP_TRY(hyp_lower_add_tensor(l, output->name, type, HYP_PLAN__PLACE__PLACE_OUTPUT, out));
-    HYP_TRY(hyp_emit_whole_copy(l, from, *out, type));
-    return predict_copy(l, v, l->steps.data[l->steps.len - 1]);
-}
-
-/* What a variable becomes is no output where it stays what it is. */
-static hyp_status emit_outputs(hyp_lowering *l)
-{
-    const hyp_graph *g = l->graph;
-    HypPlan__Program *p = l->out->program;
-    void *list;
-    HypPlan__Variable **set = hyp_arena_zalloc(&l->scratch, g->outputs.len + 1, sizeof *set); /* by output, or NULL */
-    if (!set) return hyp_fail_memory(l->diag, g->outputs.len * sizeof *set);
-    for (size_t i = 0; i < g->variables.len; i++) set[g->variables.data[i].output] = p->variables[i];
-    HYP_TRY(hyp_lower_alloc(l, g->outputs.len, sizeof(uint32_t), &list));
-    p->outputs = list;
-    for (size_t i = 0; i < g->outputs.len; i++) {
-        HypPlan__Variable *variable = set[i];
-        if (variable && g->inputs.data[variable->input] == g->outputs.data[i].value) continue;
-        HYP_TRY(emit_output(l, i, &p->outputs[p->n_outputs++]));
-        if (variable) variable->output_plus1 = (uint32_t)p->n_outputs;
-    }
-    return HYP_OK;
-}
-
-static hyp_status add_data_sizes(hyp_lowering *l)
-{
-    HypPlan__Program *p = l->out->program;
-    void *list, *memory;
-    HYP_TRY(hyp_lower_alloc(l, l->graph->sizes.len, sizeof *p->data_sizes, &list));
-    HYP_TRY(hyp_lower_alloc(l, l->graph->sizes.len, sizeof **p->data_sizes, &memory));
-    p->data_sizes = list;
-    p->hidden_outputs = l->graph->hidden_outputs - (uint32_t)l->graph->variables.len;
-    for (; p->n_data_sizes < l->graph->sizes.len; p->n_data_sizes++) {
-        const hyp_data_size *from = &l->graph->sizes.data[p->n_data_sizes];
-        HypPlan__DataSize *to = (HypPlan__DataSize *)memory + p->n_data_sizes;
-        hyp_plan__data_size__init(to);
-        to->output = from->output;
-        to->axis = from->axis;
-        to->count = from->count;
-        p->data_sizes[p->n_data_sizes] = to;
-    }
-    return HYP_OK;
-}
-
-static hyp_status add_variables(hyp_lowering *l)
-{
-    HypPlan__Program *p = l->out->program;
-    size_t count = l->graph->variables.len;
-    void *list, *memory;
-    HYP_TRY(hyp_lower_alloc(l, count, sizeof *p->variables, &list));
-    HYP_TRY(hyp_lower_alloc(l, count, sizeof **p->variables, &memory));
-    p->variables = list;
-    for (; p->n_variables < count; p->n_variables++) {
-        HypPlan__Variable *to = (HypPlan__Variable *)memory + p->n_variables;
-        hyp_plan__variable__init(to);
-        to->input = l->graph->variables.data[p->n_variables].input;
-        p->variables[p->n_variables] = to;
-    }
-    return HYP_OK;
-}
-
-/* What variables begin with comes behind all other weights: no step reads it. */
-static hyp_status add_initial(hyp_lowering *l)
-{
-    for (size_t i = 0; i < l->graph->variables.len; i++) {
-        const hyp_value *value = hyp_graph_variable(l->graph, i);
-        HypPlan__Variable *to = l->out->program->variables[i];
-        uint32_t initial;
-        if (!value->bytes) continue;
-        HYP_TRY(hyp_lower_add_tensor(l, value->name, &value->type, HYP_PLAN__PLACE__PLACE_WEIGHT, &initial));
-        l->folds.data[initial] = l->graph->inputs.data[to->input];
-        to->initial_plus1 = initial + 1;
-    }
-    return HYP_OK;
-}
-
-static hyp_status add_inputs(hyp_lowering *l)
-{
-    const hyp_graph *g = l->graph;
-    void *list;
-    HYP_TRY(hyp_lower_alloc(l, g->inputs.len, sizeof(uint32_t), &list));
-    uint32_t *inputs = list;
-    for (size_t i = 0; i < g->inputs.len; i++) {
-        const hyp_value *value = hyp_lower_value(l, g->inputs.data[i]);
-        HYP_TRY(hyp_lower_add_tensor(l, value->name, &value->type, HYP_PLAN__PLACE__PLACE_INPUT, &inputs[i]));
-        l->values[g->inputs.data[i]].tensor_plus1 = inputs[i] + 1;
-    }
-    l->out->program->inputs = inputs;
-    l->out->program->n_inputs = g->inputs.len;
-    return HYP_OK;
-}
+/* ---- the program ------------------------------------------------------------------------------------------ */
 
 static hyp_status copy_text(hyp_lowering *l, const char *text, char **out)
 {
@@ -315,16 +203,14 @@ static hyp_status check_symbols(hyp_lowering *l)
 static hyp_status lower(hyp_lowering *l)
 {
     HYP_TRY(prepare(l));
-    HYP_TRY(add_inputs(l));
-    HYP_TRY(add_variables(l));
+    HYP_TRY(hyp_lower_add_edges(l));
     HYP_TRY(hyp_lower_analyse(l));
     HYP_TRY(hyp_lower_find_order(l));
     HYP_TRY(emit(l));
-    HYP_TRY(emit_outputs(l));
-    HYP_TRY(add_data_sizes(l));
-    HYP_TRY(add_initial(l));
+    HYP_TRY(hyp_lower_finish_edges(l));
     HYP_TRY(hyp_lower_place_scratch(l));
     HYP_TRY(hyp_lower_finish_program(l));
+    HYP_TRY(hyp_lower_mark_in_place(l));
     HYP_TRY(hyp_lower_add_distances(l));
     HYP_TRY(hyp_lower_predict_side_by_side(l));
     HYP_TRY(check_symbols(l));

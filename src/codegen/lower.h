@@ -3,7 +3,8 @@
  *   analysis.c        which values are constants, which nodes run, which elementwise nodes form one step
  *   views.c           moves that a kernel with strides looks through
  *   order.c           in which order they run
- *   lower.c           the walk over the nodes, outputs
+ *   lower.c           the walk over the nodes
+ *   edges.c           inputs, outputs and variables
  *   emit_*.c          steps, one file per family of kernels
  *   program.c axes.c  building blocks: dims, tensors of values, steps; extents and strides
  *   slots.c           places of scratch tensors
@@ -53,6 +54,8 @@ typedef struct hyp_lowering {
     bool *runs;             /* by node: it becomes a step, or a part of one */
     uint32_t *group_plus1;  /* by node: its pointwise group */
     hyp_node_id *order;     /* in which nodes become steps */
+    size_t updates;         /* so many last ones of them only update variables, and come behind all other steps */
+    uint32_t *copies;       /* by output of the graph: the tensor + 1 that is a copy for it; 0 = none */
     HYP_VEC(hyp_group) groups;
 
     /* The program as it grows. */
@@ -94,7 +97,8 @@ static inline const hyp_value *hyp_lower_value(const hyp_lowering *l, hyp_value_
 
 /* ---- order.c ---------------------------------------------------------------------------------------- */
 
-/* Fills the order of the nodes, of a graph that was analysed: that with the least memory, of its own and another one. */
+/* Fills the order of the nodes, of a graph that was analysed: that with the least memory, of its own and others; and how many
+ * updates are behind all else in it. */
 hyp_status hyp_lower_find_order(hyp_lowering *l);
 
 /* ---- views.c ---------------------------------------------------------------------------------------- */
@@ -136,6 +140,17 @@ hyp_status hyp_lower_find_key_parts(hyp_lowering *l, const hyp_node *node, hyp_p
  * are, such as those of the heads of an attention: the copy would be one more kernel. Else v itself: on a CPU, rows
  * that are not one after the other cost more than the copy. */
 hyp_status hyp_lower_find_rows(hyp_lowering *l, hyp_value_id v, hyp_view *out);
+
+/* ---- edges.c ---------------------------------------------------------------------------------------- */
+
+/* Before there are steps: inputs, variables without what they become. */
+hyp_status hyp_lower_add_edges(hyp_lowering *l);
+/* Steps for outputs that are an input, a constant, or another output's memory seen otherwise: copies. */
+hyp_status hyp_lower_emit_copies(hyp_lowering *l);
+/* When all steps are there: outputs, what variables begin with and become. */
+hyp_status hyp_lower_finish_edges(hyp_lowering *l);
+/* Of a finished program: which variables are updated in place, all that may be. */
+hyp_status hyp_lower_mark_in_place(hyp_lowering *l);
 
 /* ---- program.c -------------------------------------------------------------------------------------- */
 
@@ -211,6 +226,10 @@ hyp_status hyp_emit_custom(hyp_lowering *l, const hyp_node *node);
 hyp_status hyp_emit_fill(hyp_lowering *l, const hyp_node *node, hyp_value_id value);
 /* A dense copy of all elements: an output that is something else as well. */
 hyp_status hyp_emit_whole_copy(hyp_lowering *l, uint32_t from, uint32_t to, const hyp_type *type);
+
+/* Prices what some steps compute together, and says of each what its share is made of: lower.c. */
+hyp_status hyp_lower_price_steps(hyp_lowering *l, const hyp_node *const *nodes, size_t count, HypPlan__Step **steps,
+                                 size_t step_count);
 
 /* ---- slots.c ---------------------------------------------------------------------------------------- */
 

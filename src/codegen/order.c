@@ -8,7 +8,11 @@
  * are tried.
  *
  * The order of the nodes of the graph stays where that is as good. Units are what steps are made of: a node, or
- * elementwise nodes that are one step. */
+ * elementwise nodes that are one step.
+ *
+ * Each of these orders is tried with the updates of variables at the end, too. There they may be done in place
+ * (hyp_plan_find_in_place), so that variables take memory once, not twice; but all that they read stands until then,
+ * gradients above all. */
 #include <string.h>
 
 #include "codegen/lower.h"
@@ -23,6 +27,7 @@ typedef struct unit {
     uint32_t first_made, made_count;   /* scratch that it makes, in `values` */
     uint32_t needs_count;              /* units that it needs in all, itself included */
     uint32_t norm_plus1;               /* the unit that has to be right before it */
+    bool update;                       /* it may come last, for all that it makes is what variables become */
 } unit;
 
 typedef struct ordering {
@@ -35,6 +40,8 @@ typedef struct ordering {
     HYP_VEC(hyp_value_id) values;
     HYP_VEC(uint32_t) stack; /* units that were asked for and wait for others */
     int64_t *bytes;          /* by value that is scratch */
+    int64_t doubled;         /* bytes of the variables that updates change, which are there twice unless those come last */
+    uint32_t updates;        /* units */
     uint32_t *order;         /* units, as far as they have a place */
     uint32_t placed;
     bool *is_placed;         /* by unit */
@@ -177,6 +184,80 @@ static hyp_status keep_neighbours(ordering *o)
     return HYP_OK;
 }
 
+/* ---- updates ---------------------------------------------------------------------------------------- */
+
+/* What a value is to those outside. */
+typedef enum showing { INNER, BECOMES, OTHER } showing;
+
+/* By value: whether a variable becomes it, in its own memory, and nothing else shows it. */
+static hyp_status find_shown(const ordering *o, showing **out)
+{
+    const hyp_lowering *l = o->l;
+    const hyp_graph *g = l->graph;
+    *out = hyp_arena_zalloc(&o->l->scratch, g->values.len, sizeof **out);
+    if (!*out) return hyp_fail_memory(l->diag, g->values.len * sizeof **out);
+    for (size_t i = 0; i < g->variables.len; i++) {
+        uint32_t output = g->variables.data[i].output;
+        hyp_value_id root = hyp_lower_root(l, g->outputs.data[output].value);
+        if (l->values[root].output_plus1 == output + 1) (*out)[root] = BECOMES;
+    }
+    for (size_t i = 0; i < g->outputs.len; i++) {
+        hyp_value_id root = hyp_lower_root(l, g->outputs.data[i].value);
+        if (l->values[root].output_plus1 != i + 1 || (*out)[root] != BECOMES) (*out)[root] = OTHER;
+    }
+    return HYP_OK;
+}
+
+static hyp_status variable_bytes(const ordering *o, hyp_value_id v, int64_t *sum)
+{
+    const hyp_graph *g = o->l->graph;
+    const hyp_type *type = &hyp_lower_value(o->l, v)->type;
+    hyp_dim elements;
+    int64_t bytes;
+    HYP_TRY(hyp_type_elements(g->dims, type, &elements, o->l->diag));
+    if (!hyp_dim_is_const(elements) || elements > INT64_MAX >> 24) return HYP_OK; /* nothing as large has a place */
+    bytes = elements * (int64_t)hyp_dtype_size(type->dtype);
+    if (*sum < INT64_MAX - bytes) *sum += bytes;
+    return HYP_OK;
+}
+
+/* Elementwise, and of no results but such that nobody reads, and that variables become. */
+static hyp_status find_updates(ordering *o)
+{
+    hyp_lowering *l = o->l;
+    showing *shown;
+    bool *read = hyp_arena_zalloc(&l->scratch, (size_t)o->count + 1, sizeof *read);
+    if (!read) return hyp_fail_memory(l->diag, o->count);
+    HYP_TRY(find_shown(o, &shown));
+    for (uint32_t u = 0; u < o->count; u++)
+        for (uint32_t i = 0; i < o->units[u].input_count; i++) read[o->edges.data[o->units[u].first_input + i]] = true;
+    for (uint32_t u = 0; u < o->count; u++) {
+        unit *x = &o->units[u];
+        if (!l->group_plus1[x->last] || read[u]) continue;
+        const hyp_group *group = &l->groups.data[l->group_plus1[x->last] - 1];
+        x->update = true;
+        for (uint32_t m = 0; m < group->node_count; m++) {
+            hyp_value_id v = node_at(o, group->nodes[m])->outputs[0];
+            x->update = x->update && shown[v] == (group->nodes[m] == group->root || l->values[v].shown ? BECOMES : INNER);
+        }
+        o->updates += x->update;
+        for (uint32_t m = 0; m < group->node_count && x->update; m++) {
+            hyp_value_id v = node_at(o, group->nodes[m])->outputs[0];
+            if (shown[v] == BECOMES) HYP_TRY(variable_bytes(o, v, &o->doubled));
+        }
+    }
+    return HYP_OK;
+}
+
+/* The same order, but for updates, which come behind all others. */
+static void put_updates_last(const ordering *o, const uint32_t *order, uint32_t *out)
+{
+    uint32_t at = 0;
+    for (int update = 0; update < 2; update++)
+        for (uint32_t i = 0; i < o->count; i++)
+            if (o->units[order[i]].update == (bool)update) out[at++] = order[i];
+}
+
 /* ---- the walk --------------------------------------------------------------------------------------- */
 
 /* What comes first of what is missing of what a step needs. */
@@ -296,8 +377,40 @@ static bool is_better(const standing *a, const standing *b)
     return apart > b->most / TELLS ? a->most < b->most : a->mean < b->mean;
 }
 
+/* What was found so far. */
+typedef struct choice {
+    const uint32_t *order; /* NULL: the graph's own */
+    bool updates_last;
+    standing standing;
+} choice;
+
+/* Takes an order where it is better, with updates at the end if that is. */
+static hyp_status try_order(const ordering *o, const uint32_t *order, bool own, uint32_t *last, choice *best)
+{
+    hyp_lowering *l = o->l;
+    bool first = own;
+    for (int updates_last = o->updates > 0; updates_last >= 0; updates_last--) {
+        const uint32_t *found = order;
+        uint32_t *behind = NULL;
+        if (updates_last) {
+            found = behind = hyp_arena_zalloc(&l->scratch, o->count, sizeof *behind);
+            if (!behind) return hyp_fail_memory(l->diag, o->count * sizeof *behind);
+            put_updates_last(o, order, behind);
+        }
+        standing s = find_standing(o, found, last);
+        if (!updates_last) {
+            s.most += o->doubled;
+            s.mean += (double)o->doubled;
+        }
+        if (first || is_better(&s, &best->standing))
+            *best = (choice){own && !updates_last ? NULL : found, updates_last, s};
+        first = false;
+    }
+    return HYP_OK;
+}
+
 /* Of the graph's own order and those of both rules the one in which least stands; the first of them if it is none better. */
-static hyp_status find_best(ordering *o, const uint32_t **out)
+static hyp_status find_best(ordering *o, choice *best)
 {
     hyp_lowering *l = o->l;
     size_t values = l->graph->values.len;
@@ -305,14 +418,10 @@ static hyp_status find_best(ordering *o, const uint32_t **out)
     uint32_t *own = hyp_arena_zalloc(&l->scratch, o->count, sizeof *own);
     if (!last || !own) return hyp_fail_memory(l->diag, values * sizeof *last);
     for (uint32_t u = 0; u < o->count; u++) own[u] = u; /* by the last node of each */
-    standing best = find_standing(o, own, last);
-    *out = NULL;
+    HYP_TRY(try_order(o, own, true, last, best));
     for (int first = LEAST_FIRST; first <= MOST_FIRST; first++) {
         HYP_TRY(walk(o, (rule)first));
-        standing found = find_standing(o, o->order, last);
-        if (!is_better(&found, &best)) continue;
-        best = found;
-        *out = o->order;
+        HYP_TRY(try_order(o, o->order, false, last, best));
     }
     return HYP_OK;
 }
@@ -321,21 +430,23 @@ static hyp_status find_best(ordering *o, const uint32_t **out)
 
 static hyp_status find_order(ordering *o)
 {
-    const uint32_t *best;
+    choice best = {0};
     HYP_TRY(list_units(o));
     o->words = (o->count + 63) / 64;
-    if (o->count < 2 || o->count > MOST_WORDS / o->words) return HYP_OK;
+    if (o->count > MOST_WORDS / (o->words ? o->words : 1) || o->count == 0) return HYP_OK;
     for (uint32_t u = 0; u < o->count; u++) HYP_TRY(add_reads(o, u));
     HYP_TRY(count_needs(o));
     HYP_TRY(add_end(o));
     HYP_TRY(keep_neighbours(o));
     HYP_TRY(find_bytes(o));
+    HYP_TRY(find_updates(o));
     HYP_TRY(find_best(o, &best));
-    if (!best) return HYP_OK;
+    if (!best.order) return HYP_OK;
     size_t at = 0;
     for (hyp_node_id n = 0; n < o->l->graph->nodes.len; n++) /* they emit sizes at most, which read nothing */
         if (!o->unit_plus1[n] || o->units[o->unit_plus1[n] - 1].last != n) o->l->order[at++] = n;
-    for (uint32_t i = 0; i < o->count; i++) o->l->order[at++] = o->units[best[i]].last;
+    for (uint32_t i = 0; i < o->count; i++) o->l->order[at++] = o->units[best.order[i]].last;
+    if (best.updates_last) o->l->updates = o->updates;
     return HYP_OK;
 }
 

@@ -70,6 +70,25 @@ static hyp_status add_step(builder *b, uint32_t step)
     return HYP_OK;
 }
 
+/* What writes over variables waits for all before it. Its steps are tasks of their own, the last ones. */
+static hyp_status add_commit(builder *b)
+{
+    hyp_lowering *l = b->l;
+    const HypPlan__Program *p = l->out->program;
+    uint32_t commit;
+    if (!hyp_plan_has_in_place(p)) return HYP_OK;
+    HYP_TRY(hyp_plan_find_commit(p, &commit, l->diag));
+    uint32_t before = b->count - (uint32_t)(p->n_steps - commit);
+    uint32_t *tasks = hyp_arena_zalloc(&l->scratch, (size_t)before + 1, sizeof *tasks);
+    if (!tasks) return hyp_fail_memory(l->diag, before * sizeof *tasks);
+    for (uint32_t t = 0; t < before; t++) tasks[t] = t;
+    for (uint32_t t = before; t < b->count; t++) {
+        b->tasks[t].waits = tasks;
+        b->tasks[t].wait_count = before;
+    }
+    return HYP_OK;
+}
+
 static hyp_status predict(builder *b)
 {
     hyp_lowering *l = b->l;
@@ -85,6 +104,7 @@ static hyp_status predict(builder *b)
         b->tasks[t].spans = b->spans.data + b->first_span.data[t];
         b->tasks[t].span_count = b->first_span.data[t + 1] - b->first_span.data[t];
     }
+    HYP_TRY(add_commit(b));
     HYP_TRY(hyp_timetable_predict(b->tasks, b->count, l->options->target->streams, &seconds, &streams, l->diag));
     if (streams > 1) p->predicted_seconds = seconds;
     return HYP_OK;

@@ -196,6 +196,132 @@ static void the_same_graph_gives_the_same_bytes(void **state)
     for (int i = 0; i < 2; i++) free(bytes[i]);
 }
 
+/* ---- in place ---------------------------------------------------------------------------------------- */
+
+static hyp_plan open_plan(fixture *f)
+{
+    hyp_plan plan;
+    if (write_plan(&f->g, f->path, &f->diag) != HYP_OK || hyp_plan_open_file(f->path, NULL, &plan, &f->diag) != HYP_OK)
+        fail_msg("%s", f->diag.message);
+    return plan;
+}
+
+/* But for what an output shows, too, and what no run changes. */
+static void updates_come_last_and_are_done_in_place(void **state)
+{
+    (void)state;
+    static const char *const twice[] = {"b1", "same"};
+    fixture f;
+    begin(&f, step);
+    hyp_plan plan = open_plan(&f);
+    const HypPlan__Program *p = plan.program;
+    uint32_t commit;
+    size_t in_place = 0;
+    for (size_t i = 0; i < p->n_variables; i++) {
+        const char *name = p->tensors[p->inputs[p->variables[i]->input]]->name;
+        bool is_twice = strcmp(name, twice[0]) == 0 || strcmp(name, twice[1]) == 0;
+        if (p->variables[i]->in_place == is_twice) fail_msg("'%s' is in place: %d", name, p->variables[i]->in_place);
+        in_place += p->variables[i]->in_place;
+    }
+    assert_int_equal(in_place, 5);
+    assert_int_equal(hyp_plan_find_commit(p, &commit, NULL), HYP_OK);
+    assert_in_range(p->n_steps - commit, 2, 5); /* of w1 with m1, of w2 with m2, of count */
+    size_t at_twice, all = hyp_plan_state_bytes(p, &at_twice);
+    assert_int_equal(all, (12 + 4 + 8 + 12 + 8 + 2) * sizeof(float) + sizeof(int64_t));
+    assert_int_equal(at_twice, (4 + 2) * sizeof(float));
+    hyp_plan_close(&plan);
+    end(&f);
+}
+
+/* What updates read has to stand until the end. Two gradients each of four variables are more than these variables a second
+ * time, so that each is updated right behind its gradients; only behind the last one nothing can fail. */
+static void what_stands_longer_counts_as_well(void **state)
+{
+    (void)state;
+    enum { COUNT = 4 };
+    char text[2048];
+    size_t at = (size_t)snprintf(text, sizeof text, "(graph \"\" (input %%x (f32 64 64))");
+    for (int i = 0; i < COUNT; i++) at += (size_t)snprintf(text + at, sizeof text - at, " (variable %%w%d (f32 64 64))", i);
+    for (int i = 0; i < COUNT; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at,
+                               " (%%g%d (matmul %%w%d %%x)) (%%h%d (matmul %%x %%g%d)) (%%s%d (add %%g%d %%h%d)) (%%n%d (add %%w%d %%s%d))",
+                               i, i, i, i, i, i, i, i, i, i);
+    for (int i = 0; i < COUNT; i++) at += (size_t)snprintf(text + at, sizeof text - at, " (set %%w%d %%n%d)", i, i);
+    snprintf(text + at, sizeof text - at, ")");
+    fixture f;
+    begin(&f, text);
+    hyp_plan plan = open_plan(&f);
+    size_t in_place = 0;
+    for (size_t i = 0; i < COUNT; i++) in_place += plan.program->variables[i]->in_place;
+    assert_int_equal(in_place, 1);
+    hyp_plan_close(&plan);
+    end(&f);
+}
+
+typedef struct stop {
+    hyp_context *context;
+    size_t at;
+} stop;
+
+static void stop_there(size_t number, void *user)
+{
+    const stop *s = user;
+    if (number == s->at) hyp_context_cancel(s->context);
+}
+
+static void get_state(const fixture *f, hyp_context *c, char *out, size_t room)
+{
+    for (size_t i = 0; i < f->g.variables.len; i++) {
+        hyp_tensor t = {.name = hyp_graph_variable(&f->g, i)->name, .data = out + i * 256, .bytes = 256, .dtype = f->state[i].dtype};
+        assert_true((i + 1) * 256 <= room);
+        assert_int_equal(hyp_context_variable_get(c, &t, 1, NULL), HYP_OK);
+    }
+}
+
+/* Wherever a run is cancelled: all of the state is as before, or as after it. */
+static void no_run_that_is_cancelled_leaves_them_between(void **state)
+{
+    (void)state;
+    static const hyp_device_kind devices[] = {HYP_DEVICE_CPU, HYP_DEVICE_REFERENCE};
+    for (size_t d = 0; d < 2; d++) {
+        const hyp_engine_options options = {.size = sizeof options, .device = devices[d], .threads = 1};
+        fixture f;
+        hyp_engine *e;
+        size_t ended = 0, cancelled = 0;
+        begin(&f, step);
+        assert_int_equal(write_plan(&f.g, f.path, &f.diag), HYP_OK);
+        assert_int_equal(hyp_engine_load_file(f.path, &options, &e, &f.diag), HYP_OK);
+        for (size_t at = 0; at < hyp_engine_step_count(e); at++) {
+            static char was[MOST * 256], now[MOST * 256], wanted[MOST * 256];
+            stop s = {.at = SIZE_MAX};
+            const hyp_context_options watched = {.size = sizeof watched, .step_begins = stop_there, .step_user = &s};
+            hyp_context *sure;
+            hyp_tensor in[3], out[4] = {{0}};
+            for (size_t i = 0; i < 3; i++) in[i] = draw(&f, i, (int)at, 2);
+            for (size_t i = 0; i < 4; i++) out[i] = (hyp_tensor){.dtype = HYP_F32, .memory = HYP_MEMORY_CONTEXT};
+            assert_int_equal(hyp_context_create(e, NULL, &sure, &f.diag), HYP_OK);
+            assert_int_equal(hyp_context_create(e, &watched, &s.context, &f.diag), HYP_OK);
+            assert_int_equal(hyp_context_run(sure, in, 3, out, 4, &f.diag), HYP_OK);
+            get_state(&f, sure, wanted, sizeof wanted);
+            get_state(&f, s.context, was, sizeof was);
+            s.at = at;
+            hyp_status status = hyp_context_run(s.context, in, 3, out, 4, &f.diag);
+            get_state(&f, s.context, now, sizeof now);
+            assert_true(status == HYP_OK || status == HYP_ERR_CANCELLED);
+            assert_memory_equal(now, status == HYP_OK ? wanted : was, sizeof now);
+            ended += status == HYP_OK;
+            cancelled += status != HYP_OK;
+            hyp_context_destroy(sure);
+            hyp_context_destroy(s.context);
+            for (size_t i = 0; i < 3; i++) free(in[i].data);
+        }
+        assert_in_range(ended, 2, 5); /* once the commit has begun */
+        assert_in_range(cancelled, 5, 40);
+        hyp_engine_destroy(e);
+        end(&f);
+    }
+}
+
 /* What was left out of a text cannot be what a plan begins with. */
 static void elided_elements_are_refused(void **state)
 {
@@ -217,6 +343,9 @@ int main(void)
         cmocka_unit_test(a_step_of_training_gives_what_the_interpreter_gives),
         cmocka_unit_test(a_variable_may_become_anything_of_its_type),
         cmocka_unit_test(the_same_graph_gives_the_same_bytes),
+        cmocka_unit_test(updates_come_last_and_are_done_in_place),
+        cmocka_unit_test(what_stands_longer_counts_as_well),
+        cmocka_unit_test(no_run_that_is_cancelled_leaves_them_between),
         cmocka_unit_test(elided_elements_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
