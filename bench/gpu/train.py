@@ -10,7 +10,7 @@ resnet18  64 images of 224 x 224, 1000 classes, batch normalization of the batch
 The models are PyTorch's; each is exported, and both sides begin with the same weights and see the same batch. In bf16 parameters
 and AdamW's state stay in 32 bits (PyTorch: autocast). A step gives its loss and nothing else. Ways in turns: the plan untuned and tuned; PyTorch's eager operators with fused
 AdamW, called and from a CUDA graph; with --compile torch.compile in this mode (max-autotune-no-cudagraphs), likewise. Medians of rounds; "memory" is what the device's
-allocators held at most (a plan's: weights, both buffers of each variable, scratch memory; PyTorch's: with its parameters, and gradients
+allocators held at most (a plan's: weights, variables, scratch memory; PyTorch's: with its parameters, and gradients
 that were there before). "loss" is the largest difference of the two losses over
 --steps steps from the same start, relative. The floor is that of the products: two operations a term, thrice the forward pass.
 """

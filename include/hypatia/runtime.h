@@ -465,7 +465,8 @@ HYP_API const hyp_tensor *hyp_context_bound_output(const hyp_context *context, s
 /* Waits until the context's runs have ended, on whatever stream. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_synchronize(hyp_context *context, hyp_diag *diag);
 /* Asks the run under way, or else the next one, to end before its next step: HYP_ERR_CANCELLED. Outputs then hold anything,
- * and the context is usable as before. A run that is in its last step ends well, and the request with it. What a GPU was given
+ * and the context is usable as before. A run that is in its last step, or in those at the end of a plan that do nothing but change
+ * variables, ends well, and the request with it. What a GPU was given
  * is not taken back: a run that is replayed from a CUDA graph ends before it or not at all. To be called from any thread, also a
  * handler of signals, while the context is there; NULL-safe. */
 HYP_API void hyp_context_cancel(hyp_context *context);
