@@ -111,7 +111,7 @@ static inline hyp_status hyp_want_context(const hyp_context *c, const char *call
     return c ? HYP_OK : hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%s: context is NULL", call);
 }
 
-/* context.c: what all calls that run do. `how` and `step_seconds` may be NULL. */
+/* context.c, and context_bind.c for what is bound: what all calls that run do. `how` and `step_seconds` may be NULL. */
 HYP_NODISCARD hyp_status hyp_run_tensors(hyp_context *c, const hyp_tensor *inputs, size_t input_count,
                                          hyp_tensor *outputs, size_t output_count, const hyp_run_options *how,
                                          double *step_seconds, hyp_diag *diag);

@@ -235,6 +235,29 @@ static void a_queued_run_that_fails_changes_nothing(void **state)
     dispose(&bad);
 }
 
+/* Kernels that were made for the steps of the commit alone look at the gate, too. */
+static void a_tuned_run_that_fails_changes_nothing(void **state)
+{
+    (void)state;
+    static buffers good, bad;
+    const hyp_tune_options options = {.size = sizeof options, .seconds = 5};
+    hyp_context *context = create(NULL);
+    make(&good, 1, 0);
+    make(&bad, 1, 7);
+    must_queue(context, &good, NULL);
+    assert_ok(hyp_context_tune(context, good.host.in, VP_INPUTS, &options, NULL, diag));
+    for (int i = 0; i < 4; i++) {
+        must_queue(context, &bad, NULL);
+        assert_int_equal(hyp_context_synchronize(context, &why), HYP_ERR_INVALID_ARGUMENT);
+        vp_check(context, (float)(i + 1), i + 1);
+        must_queue(context, &good, NULL);
+        vp_check(context, (float)(i + 2), i + 2);
+    }
+    hyp_context_destroy(context);
+    dispose(&good);
+    dispose(&bad);
+}
+
 static void runs_may_be_on_any_stream(void **state)
 {
     (void)state;
@@ -431,6 +454,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(a_run_cannot_be_captured, load, unload),
         cmocka_unit_test_setup_teardown(what_they_begin_with_is_not_kept_on_the_device, load, unload),
         cmocka_unit_test_setup_teardown(a_queued_run_that_fails_changes_nothing, load_in_place, unload),
+        cmocka_unit_test_setup_teardown(a_tuned_run_that_fails_changes_nothing, load_in_place, unload),
         cmocka_unit_test_setup_teardown(runs_may_be_on_any_stream, load_in_place, unload),
         cmocka_unit_test_setup_teardown(runs_that_cannot_fail_follow_each_other, load_sure_in_place, unload),
         cmocka_unit_test_setup_teardown(a_run_cannot_be_captured, load_in_place, unload),
