@@ -303,6 +303,41 @@ static void steps_work_in_place(void **state)
     check(4, (dims_list){{count}}, tolerance_of(HYP_F32, 4));
 }
 
+/* A kernel behind a gate is another one, by its key, too, and looks at the gate when it has sent for what it reads. */
+static void gates(void **state)
+{
+    (void)state;
+    const int64_t dims[] = {1 << 12};
+    char *keys[2], names[2][HYP_CUDA_TOLD_NAME];
+    pb_init(&builder);
+    extents = pb_consts(&builder, 1, dims);
+    HypPlan__Pointwise *s = pb_pointwise(&builder, HYP_F32, 1, extents);
+    add_input(s, HYP_F32, 1, dims, "a", "0");
+    add_output(s, HYP_F32, 1, "y", pb_instr(&builder, s, HYP_PLAN__POINTWISE__OP__NEG, 0, 0, 0, 0, HYP_F32));
+    hyp_cuda_pw_program program = program_of(&builder);
+    for (int gated = 0; gated < 2; gated++) {
+        hyp_strbuf key = {0}, source = {0};
+        size_t bytes;
+        program.gated = gated;
+        hyp_cuda_pw_key(&program, &key);
+        keys[gated] = strdup(hyp_strbuf_text(&key));
+        hyp_cuda_pw_source(&program, 1, &source);
+        const char *sent = strstr(source.data, "    reads_are_sent();\n"), *gate = strstr(source.data, "(from.gate)");
+        assert_non_null(sent);
+        assert_true(gated ? gate > sent : !gate);
+        source.len = 0;
+        hyp_cuda_pw_told_source(&program, 4, names[gated], &source);
+        hyp_free(compile(&program, 1, device_sm(), &bytes));
+        hyp_free(compile(&program, 0, device_sm(), &bytes));
+        hyp_strbuf_dispose(&key);
+        hyp_strbuf_dispose(&source);
+    }
+    assert_string_not_equal(keys[0], keys[1]);
+    assert_string_not_equal(names[0], names[1]);
+    for (int gated = 0; gated < 2; gated++) free(keys[gated]);
+    pb_dispose(&builder);
+}
+
 int main(int argc, char **argv)
 {
     hyp_diag diag = {0};
@@ -311,6 +346,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_operation_on_integers), cmocka_unit_test(operands_of_every_kind),
         cmocka_unit_test(axes_of_every_kind),          cmocka_unit_test(casts_between_all_types),
         cmocka_unit_test(steps_work_in_place),
+        cmocka_unit_test(gates),
     };
     void *near = NULL;
     has_device = device_start(&dev, argc, argv);
