@@ -305,7 +305,7 @@ static void runs_that_cannot_fail_follow_each_other(void **state)
     dispose(&b);
 }
 
-/* A graph of the caller's would read the same half for ever. A run that is under way meanwhile is not lost. */
+/* A graph of the caller's would read the same half for ever, or change what the context knows nothing of. A run that is under way meanwhile is not lost. */
 static void a_run_cannot_be_captured(void **state)
 {
     (void)state;
@@ -415,6 +415,57 @@ static void no_failed_call_leaves_them_between(void **state)
     assert_in_range(met, 100, 100000);
 }
 
+static hyp_status set_w_and_n(hyp_context *context)
+{
+    float w[] = {2, 4, 6};
+    int64_t n = 1;
+    const hyp_tensor some[] = {tensor_of("w", HYP_F32, w, 1, (int64_t[]){VP_W}), tensor_of("n", HYP_I64, &n, 0, NULL)};
+    return hyp_context_variable_set(context, some, 2, &why);
+}
+
+/* Values that are copied over variables, and do not all arrive: nobody goes on with what there is then. */
+static void a_copy_that_fails_halfway_is_remembered(void **state)
+{
+    (void)state;
+    static buffers b;
+    fail_call *arm = NULL;
+    if (!emulator_function("emulator_fail", &arm) || !arm) {
+        print_message("skipped: only the emulator lets calls fail\n");
+        skip();
+    }
+    make(&b, 1, 0);
+    for (int n = 1; n <= 2; n++)
+        for (int whole = 0; whole < 2; whole++) {
+            hyp_context *context = create(NULL);
+            float same[] = {5, 6}, w[] = {2, 4, 6};
+            int64_t count = 1;
+            const hyp_tensor all[] = {tensor_of("w", HYP_F32, w, 1, (int64_t[]){VP_W}), tensor_of("n", HYP_I64, &count, 0, NULL),
+                                      tensor_of("same", HYP_F32, same, 1, (int64_t[]){VP_SAME}),
+                                      {.name = "none", .dtype = HYP_F32, .rank = 1, .data = w}};
+            must_queue(context, &b, NULL);
+            must_queue(context, &b, NULL);
+            assert_ok(hyp_context_synchronize(context, diag));
+            arm("cuMemcpyHtoDAsync", CUDA_ERROR_INVALID_VALUE, n);
+            assert_int_equal(set_w_and_n(context), HYP_ERR_DEVICE);
+            assert_false(arm("", 0, 0));
+            hyp_tensor got = {.name = "n", .data = &count, .bytes = sizeof count, .dtype = HYP_I64};
+            assert_int_equal(hyp_context_variable_get(context, &got, 1, &why), HYP_ERR_INVALID_ARGUMENT);
+            if (!strstr(why.message, "failed halfway")) fail_msg("%s", why.message);
+            assert_int_equal(queue(context, &b, NULL), HYP_ERR_INVALID_ARGUMENT);
+            assert_int_equal(set_w_and_n(context), HYP_ERR_INVALID_ARGUMENT); /* the others would be what they are */
+            count = 1;
+            if (whole)
+                assert_ok(hyp_context_variable_set(context, all, 4, diag));
+            else
+                assert_ok(hyp_context_variables_reset(context, diag));
+            vp_check(context, (float)whole, whole);
+            must_queue(context, &b, NULL);
+            vp_check(context, (float)whole + 1, whole + 1);
+            hyp_context_destroy(context);
+        }
+    dispose(&b);
+}
+
 /* A run that keeps variables does not even begin to change them, on any number of streams. */
 static void a_run_that_keeps_them_does_without_the_last_steps(void **state)
 {
@@ -459,6 +510,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(runs_that_cannot_fail_follow_each_other, load_sure_in_place, unload),
         cmocka_unit_test_setup_teardown(a_run_cannot_be_captured, load_in_place, unload),
         cmocka_unit_test_setup_teardown(one_graph_is_replayed, load_in_place, unload),
+        cmocka_unit_test_setup_teardown(a_copy_that_fails_halfway_is_remembered, load_in_place, unload),
         cmocka_unit_test_setup_teardown(a_run_that_keeps_them_does_without_the_last_steps, load_in_place, unload),
         cmocka_unit_test_setup_teardown(after_reserving_no_run_takes_anything, load_in_place, unload),
         cmocka_unit_test_setup_teardown(after_reserving_no_run_takes_anything, load_sure_in_place, unload),

@@ -326,8 +326,8 @@ static hyp_status run(void *session, void *prepared, const hyp_bindings *binding
     hyp_status status = hyp_cuda_run_begins(s, bindings->run, diag);
     if (status == HYP_OK && s->captured && bindings->no_capture)
         status = hyp_fail(diag, HYP_ERR_UNSUPPORTED,
-                          "the stream is captured into a graph, and what the plan's variables lie in is another memory "
-                          "in every run: run on a stream that is not captured; the context replays a graph of its own");
+                          "the stream is captured into a graph, and of what others replay the context would not know what "
+                          "the plan's variables are: run on a stream that is not captured; the context replays a graph of its own");
     if (status == HYP_OK) status = run_once(s, prepared, bindings, diag);
     s->leaves_commit = false;
     if (bindings->committed) *bindings->committed = s->committed;
