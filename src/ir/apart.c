@@ -63,6 +63,39 @@ static int32_t summed_axis(const look *l)
     return l->x->rank - (second == turned ? 1 : 2);
 }
 
+static const hyp_type *input_type(const look *l, uint32_t i) { return type_of(l->g, l->n->inputs[i]); }
+
+/* The elements of a tuple of places, along the last axis of the indices: HYP_MAX_RANK + 1 where that is open. */
+static int64_t tuple_size(const hyp_type *indices)
+{
+    hyp_dim size = indices->rank ? indices->dims[indices->rank - 1] : 0;
+    return hyp_dim_is_const(size) ? size : HYP_MAX_RANK + 1;
+}
+
+/* Whole rows behind a tuple of places, which lie in the first axes of x, behind those of the batch. */
+static bool keeps_gathered(const look *l)
+{
+    const int64_t batch = l->n->attrs[0].i;
+    if (l->axis < batch) return true;
+    if (l->input == 0) return l->axis >= batch + tuple_size(input_type(l, 1));
+    return l->axis + 1 < l->x->rank;
+}
+
+static bool keeps_scattered(const look *l)
+{
+    const hyp_type *indices = input_type(l, 1);
+    if (l->input == 0) return l->axis >= tuple_size(indices);
+    return l->input == 2 && l->axis >= indices->rank - 1;
+}
+
+/* Whether three tensors have the same parts along the axis, which is not the one where indices point. */
+static bool keeps_elements(const look *l, uint32_t tensors)
+{
+    bool same = !is_axis(l->n->attrs[0].i, l->axis, l->x->rank);
+    for (uint32_t i = 0; i < tensors; i++) same = same && input_type(l, i)->dims[l->axis] == l->x->dims[l->axis];
+    return same;
+}
+
 /* Operators whose axes have a part each of their own. */
 static bool keeps_by_itself(const look *l)
 {
@@ -72,10 +105,13 @@ static bool keeps_by_itself(const look *l)
     case HYP_OP_transpose:
     case HYP_OP_expand: return true;
     case HYP_OP_gather: return l->input == 1 || !is_axis(attrs[0].i, axis, rank);
-    case HYP_OP_gather_elements: /* indices may be fewer than what they are read beside, not more */
-        return !is_axis(attrs[0].i, axis, rank) &&
-               l->x->dims[axis] == type_of(l->g, l->n->inputs[1 - l->input])->dims[axis];
-    case HYP_OP_gather_nd: return l->input == 1 && axis + 1 < rank && attrs[0].i == 0;
+    case HYP_OP_gather_elements: return keeps_elements(l, 2); /* indices may be fewer than what they are read beside */
+    case HYP_OP_scatter_elements: return keeps_elements(l, 3);
+    case HYP_OP_gather_nd: return keeps_gathered(l);
+    case HYP_OP_scatter_nd: return keeps_scattered(l);
+    case HYP_OP_tensor_scatter: return l->input == 2 || !is_axis(attrs[0].i, axis, rank);
+    case HYP_OP_reverse_sequence: return l->input == 1 || !is_axis(attrs[1].i, axis, rank);
+    case HYP_OP_bit_cast: return true;
     case HYP_OP_matmul: return axis != summed_axis(l);
     case HYP_OP_gemm: return l->input == 2 || axis != summed_axis(l);
     case HYP_OP_attention: return axis < rank - 2;
@@ -85,7 +121,8 @@ static bool keeps_by_itself(const look *l)
     case HYP_OP_layer_norm:
     case HYP_OP_layer_norm_stats:
     case HYP_OP_rms_norm: return l->input == 0 && axis < (attrs[0].i < 0 ? attrs[0].i + rank : attrs[0].i);
-    case HYP_OP_trilu: return l->input == 0 && axis < rank - 2;
+    case HYP_OP_trilu: return l->input == 0; /* places alone decide, counted from the first */
+    case HYP_OP_max_pool_places: return axis == 0 && l->to == 0;
     case HYP_OP_one_hot: return l->input == 0;
     default: return false;
     }
@@ -96,6 +133,8 @@ static bool keeps(const look *l)
     uint32_t flags = hyp_op_get(l->n->op)->flags;
     if (flags & HYP_OPF_VIEW) return keeps_front(l); /* before the next: an identity is both */
     if (flags & HYP_OPF_ELEMENTWISE) return true;
+    bool is_sum = l->n->op == HYP_OP_cumsum || l->n->op == HYP_OP_cumprod; /* attributes axis, exclusive, reverse */
+    if (is_sum && !l->n->attrs[2].i) return true;
     if (flags & HYP_OPF_ALONG) return is_beside(l);
     if (flags & HYP_OPF_LAST) return l->axis < l->x->rank - 1 && l->to < l->y->rank - 1;
     if (flags & HYP_OPF_SAMPLES) return l->axis == 0 && l->to == 0;
@@ -137,8 +176,16 @@ bool hyp_node_keeps_parts(const hyp_graph *g, const hyp_node *n, size_t symbol)
 
 bool hyp_node_reads_index(const hyp_graph *g, const hyp_node *n, uint32_t i)
 {
-    bool by_index = n->op == HYP_OP_gather || n->op == HYP_OP_gather_elements || n->op == HYP_OP_gather_nd;
-    if (by_index) return i == 1;
+    switch (n->op) {
+    case HYP_OP_gather:
+    case HYP_OP_gather_elements:
+    case HYP_OP_gather_nd:
+    case HYP_OP_scatter_elements:
+    case HYP_OP_scatter_nd:
+    case HYP_OP_reverse_sequence: return i == 1;
+    case HYP_OP_tensor_scatter: return i == 2;
+    default: break;
+    }
     return (hyp_op_get(n->op)->flags & HYP_OPF_SEQUENCES) && n->inputs[i] != HYP_NO_VALUE &&
            !hyp_dtype_is_float(type_of(g, n->inputs[i])->dtype);
 }

@@ -215,7 +215,7 @@ static void what_only_the_data_tells(void **state)
     REFUSE(&b, HYP_ERR_UNSUPPORTED, "--dim");
     b = one(13, "1 n", "Squeeze", "x", "");
     REFUSE(&b, HYP_ERR_UNSUPPORTED, "--dim");
-    b = one(13, "2", "CumSum", "p k", ""); /* along what the data decide */
+    b = one(13, "2", "CumSum", "p k", "reverse=1"); /* along what the data decide, from its end */
     mb_node(&b, "NonZero", "x", "p", "");
     mb_const(&b, "k", HYP_I64, "", "1");
     REFUSE(&b, HYP_ERR_UNSUPPORTED, "node \"CumSum:y\"", "'NonZero:p_count'", "only the data tell");
