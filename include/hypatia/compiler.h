@@ -269,6 +269,10 @@ typedef struct hyp_compile_options {
     size_t emit_onnx_most; /* bytes of weights in the model; where there are more, they go beside it, to PATH.data. 0 = some
                               2 GiB, which is what readers take */
     bool no_record; /* the plan keeps no record of its compilation, of which `hypatia report` makes a page: hyp_plan_record */
+    /* Trips at most of a loop of which only the data of a run tell how many it makes: a run that makes more is HYP_ERR_LIMIT,
+     * and results that collect something of every trip take memory for so many. 0 = 1024 for loops with such results, any
+     * number for others. */
+    int64_t loop_limit;
 } hyp_compile_options;
 
 typedef struct hyp_compile_rule_use {

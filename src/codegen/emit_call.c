@@ -90,9 +90,12 @@ static hyp_status want_room(hyp_lowering *l, const hyp_node *node)
 {
     size_t inputs = node->input_count;
     while (inputs && node->inputs[inputs - 1] == HYP_NO_VALUE) inputs--;
-    if (inputs <= HYP_PLAN_CALL_INPUTS && node->output_count <= HYP_PLAN_CALL_OUTPUTS) return HYP_OK;
-    return hyp_lower_unsupported(l, node, "it has %zu inputs and %u outputs, kernels have at most %d and %d", inputs,
-                                 node->output_count, HYP_PLAN_CALL_INPUTS, HYP_PLAN_CALL_OUTPUTS);
+    const bool custom = node->op == HYP_OP_custom;
+    const uint32_t most_inputs = custom ? HYP_PLAN_CUSTOM_INPUTS : HYP_PLAN_CALL_INPUTS;
+    const uint32_t most_outputs = custom ? HYP_PLAN_CUSTOM_OUTPUTS : HYP_PLAN_CALL_OUTPUTS;
+    if (inputs <= most_inputs && node->output_count <= most_outputs) return HYP_OK;
+    return hyp_lower_unsupported(l, node, "it has %zu inputs and %u outputs, kernels have at most %u and %u", inputs,
+                                 node->output_count, most_inputs, most_outputs);
 }
 
 hyp_status hyp_emit_call(hyp_lowering *l, const hyp_node *node)

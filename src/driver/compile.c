@@ -109,6 +109,8 @@ static hyp_status import(compilation *c, hyp_diag *diag)
     HYP_TRY(check_path(c, o->reduced, diag));
     HYP_TRY(check_path(c, o->emit_onnx, diag));
     hyp_onnx_options options = hyp_import_options(o);
+    options.compile_body = hyp_compile_body;
+    options.compile_user = &c->settings;
     HYP_TRY(hyp_onnx_import(c->model_path, &options, &c->imported, &c->model, diag));
     const char *written[] = {c->plan_path, o->reduced, o->emit_onnx};
     for (size_t i = 0; i < sizeof written / sizeof *written; i++)
@@ -468,6 +470,7 @@ hyp_status hyp_compile_once(const char *model_path, const char *plan_path, const
     HYP_TRY(hyp_settings_init(options, &c.settings, diag));
     c.timeline.start = c.began;
     c.limit.asked = c.settings.options.stop;
+    c.settings.limit = &c.limit;
     if (c.settings.options.max_seconds > 0) c.limit.deadline = c.began + c.settings.options.max_seconds;
     if (c.settings.options.on_progress) {
         c.progress.tell = tell_progress;

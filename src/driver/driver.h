@@ -21,6 +21,7 @@ typedef struct hyp_settings {
     hyp_rewrite_dump dump;   /* where options.dump_egraph is given */
     hyp_train_options train; /* where options.train is given, which points to it */
     hyp_progress *progress;  /* of the compilation; NULL where there is none to tell of */
+    hyp_limit *limit;        /* of its search; may be NULL */
     hyp_arena arena;         /* owns the texts, the profile and the sizes of symbols */
 } hyp_settings;
 
@@ -178,6 +179,13 @@ void hyp_blame_node(const char *model_path, const hyp_compile_options *options, 
 HYP_NODISCARD hyp_status hyp_compile_once(const char *model_path, const char *plan_path,
                                           const hyp_compile_options *options, hyp_blame_fn *blame,
                                           hyp_compile_report **out_report, hyp_diag *diag);
+
+/* ---- body.c ------------------------------------------------------------------------------------------------ */
+
+/* hyp_onnx_options.compile_body: the body of a loop as a plan, compiled and verified like a model. Its user is the
+ * hyp_settings. */
+HYP_NODISCARD hyp_status hyp_compile_body(void *settings, const hyp_graph *body, void **out_plan, size_t *out_bytes,
+                                          hyp_diag *diag);
 
 /* ---- forms.c --------------------------------------------------------------------------------------------- */
 

@@ -100,6 +100,9 @@ static hyp_status check(hyp_settings *s, hyp_diag *diag)
                         "a question about rewriting was asked, and rewriting was turned off: leave one of the two out");
     if (s->options.why_not_node && !s->options.why_not)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "why_not_node was given without a rule in why_not");
+    if (s->options.loop_limit < 0 || s->options.loop_limit > (int64_t)1 << 40)
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "the limit of loops is %lld trips: it must be from 0 to 2^40",
+                        (long long)s->options.loop_limit);
     HYP_TRY(choose("domain of emitted operators", s->options.emit_onnx_domain, domains, &domain, diag));
     if (s->options.emit_onnx && s->options.train)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
@@ -300,5 +303,6 @@ hyp_onnx_options hyp_import_options(const hyp_compile_options *o)
                               .custom_domains = o->custom_domains,
                               .custom_domain_count = o->custom_domain_count,
                               .custom_outputs = o->custom_outputs,
-                              .custom_output_count = o->custom_output_count};
+                              .custom_output_count = o->custom_output_count,
+                              .loop_limit = o->loop_limit};
 }

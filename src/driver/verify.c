@@ -1,9 +1,11 @@
 /* verify.c - the plan against the imported graph, which no rule has touched, on sample inputs. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/json.h"
 #include "driver/driver.h"
+#include "base/loop.h"
 
 /* ---- what is expected ----------------------------------------------------------------------------------- */
 
@@ -136,14 +138,16 @@ static hyp_status choose(hyp_verification *v, double compiled, drawing *out, hyp
 {
     const char *wanted = v->settings->options.verify;
     const hyp_node *opaque = find_opaque(v->graph);
+    char what[256];
+    if (opaque && strcmp(opaque->attrs[0].sym, HYP_LOOP_OPERATOR) == 0)
+        snprintf(what, sizeof what, "the runtime alone runs the trips of its loops, whose bodies are plans of their own");
+    else if (opaque)
+        snprintf(what, sizeof what, "the custom operator %s is computed by a kernel that is not here", opaque->attrs[0].sym);
     *out = (drawing){HYP_DRAW_COUNT, 0};
     if (opaque && wanted && strcmp(wanted, "strict") == 0)
-        return hyp_fail(diag, HYP_ERR_UNSUPPORTED,
-                        "the plan cannot be verified: the custom operator %s is computed by a kernel that is not here",
-                        opaque->attrs[0].sym);
+        return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "the plan cannot be verified: %s", what);
     if (opaque) {
-        hyp_strbuf_printf(&v->text, "not verified: the custom operator %s is computed by a kernel that is not here",
-                          opaque->attrs[0].sym);
+        hyp_strbuf_printf(&v->text, "not verified: %s", what);
         v->mode = HYP_VERIFY_OFF;
         return HYP_OK;
     }

@@ -94,9 +94,10 @@ static bool reads(const hyp_importer *im, const hyp_graph *g, const hyp_node *n,
     return false;
 }
 
+/* Of custom operators those that are loops do. */
 static bool makes_size(hyp_op op)
 {
-    return op == HYP_OP_nonzero || op == HYP_OP_non_max_suppression || op == HYP_OP_unique;
+    return op == HYP_OP_nonzero || op == HYP_OP_non_max_suppression || op == HYP_OP_unique || op == HYP_OP_custom;
 }
 
 static hyp_status check_node(const hyp_importer *im, const hyp_graph *g, const hyp_node *n)

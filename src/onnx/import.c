@@ -325,6 +325,7 @@ static void begin_attempt(hyp_importer *im)
     im->unsupported_count = 0;
     im->sequences.len = im->from_data.len = im->sequence_items = im->sequence_parts = im->unrolled = 0;
     im->unrolled_bytes = im->computed = 0;
+    im->writing = im->running = im->bodies = 0;
     im->again = false;
     *im->diag = (hyp_diag){0};
 }

@@ -11,7 +11,9 @@ enum {
     HYP_ONNX_OPSET_TABLE = 7, /* where the rows of operators begin: what is older has this as its first opset */
     HYP_ONNX_OPSET_MAX = 28,
     HYP_ONNX_ANY = INT32_MAX,           /* number of inputs or outputs of an operator */
-    HYP_ONNX_ANY_ABSENT = INT32_MAX - 1 /* number of inputs, some of which may be absent */
+    HYP_ONNX_ANY_ABSENT = INT32_MAX - 1, /* number of inputs, some of which may be absent */
+    HYP_ONNX_CUSTOM_INPUTS = 128,        /* of a custom operator in a plan */
+    HYP_ONNX_CUSTOM_OUTPUTS = 64
 };
 
 /* What a name of the ONNX graph stands for. */
@@ -92,6 +94,8 @@ typedef struct hyp_importer {
     size_t unsupported_count;         /* of texts in it */
     uint32_t unrolled;       /* nodes that the bodies of loops were written out to; of this attempt */
     uint64_t unrolled_bytes; /* of constants in there */
+    uint32_t writing, running; /* loops around the node, from the last one on that is run: written out; all that are run */
+    uint32_t bodies;           /* that were compiled, of this attempt */
     size_t sequence_items, sequence_parts; /* that were copied from list to list; that were split or joined */
     uint64_t computed;       /* work that constants took since, as hyp_constants_work counts it */
     bool again;                       /* the import failed for want of an equality that now stands in `equal` */
@@ -204,6 +208,7 @@ extern const hyp_onnx_family hyp_onnx_elementwise;
 extern const hyp_onnx_family hyp_onnx_math;
 extern const hyp_onnx_family hyp_onnx_branches;
 extern const hyp_onnx_family hyp_onnx_loops;
+extern const hyp_onnx_family hyp_onnx_scans;
 extern const hyp_onnx_family hyp_onnx_loss;
 extern const hyp_onnx_family hyp_onnx_shape;
 extern const hyp_onnx_family hyp_onnx_index;

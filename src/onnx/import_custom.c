@@ -224,6 +224,5 @@ static hyp_status import_custom(hyp_onnx_node *n)
     return status;
 }
 
-enum { MOST_INPUTS = 32, MOST_OUTPUTS = 8 }; /* of a call in a plan */
-const hyp_onnx_operator hyp_onnx_custom = {"custom operator", 1, 1, MOST_INPUTS, MOST_OUTPUTS, NULL, import_custom,
-                                           HYP_OP_custom};
+const hyp_onnx_operator hyp_onnx_custom = {
+    "custom operator", 1, 1, HYP_ONNX_CUSTOM_INPUTS, HYP_ONNX_CUSTOM_OUTPUTS, NULL, import_custom, HYP_OP_custom};

@@ -43,13 +43,19 @@ typedef struct hyp_onnx_options {
     /* `--custom-output y:f32:batchx64`: types of their results, in place of what the model says. */
     const char *const *custom_outputs;
     size_t custom_output_count;
+    /* Makes a plan of the body of a loop that is not written out, which the caller gives back by hyp_free. NULL: such
+     * loops are refused. */
+    hyp_status (*compile_body)(void *user, const hyp_graph *body, void **out_plan, size_t *out_bytes, hyp_diag *diag);
+    void *compile_user;
+    int64_t loop_limit; /* `--loop-limit`: trips of such a loop, where only the data tell how many; 0 = 1024 where
+                           something is collected of them, else any number */
 } hyp_onnx_options;
 
 /* Reads a model file (ONNX operator sets 1 to 28) into `g`, which is initialised and empty. Weights are not
  * copied: constants point into the mapping, without alignment, so read them by hyp_load_* or memcpy. Dead
  * nodes are imported like others. Calls of the model's own functions are inlined, and the branch that an If with a
- * constant condition takes; the other branch is not looked at. Loops are written out, to 65536 nodes at most. Each IR
- * node names its ONNX node as its source: by its name, else "Op:first output"; in a function, after the name of the node
+ * constant condition takes; the other branch is not looked at. Loops are written out, to 65536 nodes at most, or run. Each
+ * IR node names its ONNX node as its source: by its name, else "Op:first output"; in a function, after the name of the node
  * that calls it and a slash.
  * A symbolic size that meets another size where a node needs equal ones (a broadcast, a product, a concatenation) is
  * taken to be equal to it: the inputs' types say so, and the model's equalities why. A size that turns out to be 1 is no

@@ -9,7 +9,7 @@ enum {
 };
 
 static const hyp_onnx_family *const families[] = {
-    &hyp_onnx_elementwise, &hyp_onnx_math,      &hyp_onnx_branches,  &hyp_onnx_loops,     &hyp_onnx_loss,
+    &hyp_onnx_elementwise, &hyp_onnx_math,      &hyp_onnx_branches,  &hyp_onnx_loops,     &hyp_onnx_scans,    &hyp_onnx_loss,
     &hyp_onnx_shape,       &hyp_onnx_index,     &hyp_onnx_scatter,   &hyp_onnx_select,    &hyp_onnx_generate,
     &hyp_onnx_pad,         &hyp_onnx_resize,    &hyp_onnx_norm,      &hyp_onnx_reduce,    &hyp_onnx_quant,
     &hyp_onnx_einsum,      &hyp_onnx_window,    &hyp_onnx_attention, &hyp_onnx_recurrent, &hyp_onnx_sequences,

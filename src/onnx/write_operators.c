@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ir/custom.h"
+#include "base/loop.h"
 #include "onnx/writer.h"
 
 /* ---- elementwise ------------------------------------------------------------------------------------------- */
@@ -162,6 +163,8 @@ static const char *custom(hyp_ow *w)
 {
     enum { OPERATOR, VALUES };
     const hyp_attr *a = w->node->attrs;
+    if (strcmp(a[OPERATOR].sym, HYP_LOOP_OPERATOR) == 0)
+        return hyp_ow_refuse(w, "its trips are run, and its body is a plan of its own"), NULL;
     uint32_t count = w->node->output_count;
     const char **in = hyp_arena_zalloc(&w->arena, w->node->input_count, sizeof *in);
     const char **out = hyp_arena_zalloc(&w->arena, count, sizeof *out);

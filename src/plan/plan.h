@@ -19,7 +19,7 @@ enum { HYP_PLAN_MAJOR = 2, HYP_PLAN_MINOR = 6, HYP_PLAN_ALIGN = 256, HYP_PLAN_HE
  * instructions together. Every list of extents or strides in a program has at most HYP_MAX_RANK entries. */
 /* What one call of a kernel can have: tensors, attributes, numbers in all of them. */
 enum { HYP_PLAN_CALL_INPUTS = 32, HYP_PLAN_CALL_OUTPUTS = 8, HYP_PLAN_CALL_ATTRS = 10, HYP_PLAN_CALL_INTS = 128 };
-enum { HYP_PLAN_CUSTOM_ATTRS = 256 };
+enum { HYP_PLAN_CUSTOM_INPUTS = 128, HYP_PLAN_CUSTOM_OUTPUTS = 64, HYP_PLAN_CUSTOM_ATTRS = 256 };
 enum { HYP_PLAN_MAX_RECORD = 4 << 20 }; /* bytes of Program.record */
 enum { HYP_PLAN_POINTWISE_INPUTS = 8, HYP_PLAN_POINTWISE_OUTPUTS = 4, HYP_PLAN_POINTWISE_REGISTERS = 32 };
 

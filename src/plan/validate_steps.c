@@ -445,9 +445,12 @@ static hyp_status check_fill(check *c, const HypPlan__Fill *k)
 /* That there is such a kernel, and that its attributes are right, is for the backend to say. */
 static hyp_status check_call(check *c, const step *s, const HypPlan__Call *k)
 {
-    if (k->n_inputs_plus1 > HYP_PLAN_CALL_INPUTS || k->n_outputs > HYP_PLAN_CALL_OUTPUTS || k->n_outputs == 0)
+    const bool custom = s->kernel_case == HYP_PLAN__STEP__KERNEL_CUSTOM;
+    const int inputs = custom ? HYP_PLAN_CUSTOM_INPUTS : HYP_PLAN_CALL_INPUTS;
+    const int outputs = custom ? HYP_PLAN_CUSTOM_OUTPUTS : HYP_PLAN_CALL_OUTPUTS;
+    if (k->n_inputs_plus1 > (size_t)inputs || k->n_outputs > (size_t)outputs || k->n_outputs == 0)
         return WRONG(c, "it has %zu inputs and %zu outputs, at most %d and %d are possible", k->n_inputs_plus1,
-                     k->n_outputs, HYP_PLAN_CALL_INPUTS, HYP_PLAN_CALL_OUTPUTS);
+                     k->n_outputs, inputs, outputs);
     if (k->n_attrs > HYP_PLAN_CALL_ATTRS)
         return WRONG(c, "it has %zu attributes, at most %d are possible", k->n_attrs, HYP_PLAN_CALL_ATTRS);
     for (size_t i = 0; i < k->n_inputs_plus1; i++) {

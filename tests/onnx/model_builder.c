@@ -162,6 +162,42 @@ HypOnnx__NodeProto *mb_node(model_builder *b, const char *op, const char *inputs
     return b->nodes[b->graph.n_node++] = n;
 }
 
+HypOnnx__NodeProto **mb_take_nodes(model_builder *b, size_t count)
+{
+    HypOnnx__NodeProto **nodes = need(hyp_arena_zalloc(&b->arena, count, sizeof *nodes));
+    b->graph.n_node -= count;
+    memcpy(nodes, b->nodes + b->graph.n_node, count * sizeof *nodes);
+    return nodes;
+}
+
+static HypOnnx__ValueInfoProto **infos(model_builder *b, char **of, size_t count)
+{
+    HypOnnx__ValueInfoProto **list = need(hyp_arena_zalloc(&b->arena, count + 1, sizeof *list));
+    for (size_t i = 0; i < count; i++) list[i] = mb_value_info(b, of[i], HYP_F32, NULL);
+    return list;
+}
+
+void mb_graph(model_builder *b, HypOnnx__NodeProto *node, const char *name, const char *inputs, const char *outputs,
+              size_t count)
+{
+    HypOnnx__NodeProto *interface = mb_node(b, name, inputs, outputs, "");
+    (void)mb_take_nodes(b, 1);
+    HypOnnx__GraphProto *g = need(hyp_arena_zalloc(&b->arena, 1, sizeof *g));
+    HypOnnx__AttributeProto *a = need(hyp_arena_zalloc(&b->arena, 1, sizeof *a));
+    HypOnnx__AttributeProto **list = need(hyp_arena_zalloc(&b->arena, node->n_attribute + 1, sizeof *list));
+    hyp_onnx__graph_proto__init(g);
+    hyp_onnx__attribute_proto__init(a);
+    g->node = mb_take_nodes(b, count);
+    g->n_node = count;
+    g->input = infos(b, interface->input, g->n_input = interface->n_input);
+    g->output = infos(b, interface->output, g->n_output = interface->n_output);
+    a->name = text(b, name);
+    a->g = g;
+    for (size_t i = 0; i < node->n_attribute; i++) list[i] = node->attribute[i];
+    list[node->n_attribute++] = a;
+    node->attribute = list;
+}
+
 uint8_t *mb_pack(model_builder *b, size_t *out_size)
 {
     /* Only now, so that a builder may be moved. */

@@ -39,6 +39,13 @@ HypOnnx__TensorProto *mb_const(model_builder *b, const char *name, hyp_dtype dty
 HypOnnx__NodeProto *mb_node(model_builder *b, const char *op, const char *inputs, const char *outputs,
                             const char *attributes);
 
+/* Takes the last `count` nodes out of the model's graph. */
+HypOnnx__NodeProto **mb_take_nodes(model_builder *b, size_t count);
+/* A graph of the last `count` nodes as an attribute of another node, with these inputs and outputs, as of mb_node, without
+ * types. */
+void mb_graph(model_builder *b, HypOnnx__NodeProto *node, const char *attribute, const char *inputs, const char *outputs,
+              size_t count);
+
 /* The bytes of the model, from the arena. */
 uint8_t *mb_pack(model_builder *b, size_t *out_size);
 

@@ -24,21 +24,12 @@ static void *need(void *p)
 
 static char *copy(model_builder *b, const char *text) { return need(hyp_arena_strdup(&b->arena, text)); }
 
-/* Takes the last `count` nodes out of the model's graph. */
-static HypOnnx__NodeProto **take_nodes(model_builder *b, size_t count)
-{
-    HypOnnx__NodeProto **nodes = need(hyp_arena_zalloc(&b->arena, count, sizeof *nodes));
-    b->graph.n_node -= count;
-    memcpy(nodes, b->nodes + b->graph.n_node, count * sizeof *nodes);
-    return nodes;
-}
-
 /* A function "own::name" of the last `count` nodes; inputs and outputs as of mb_node. */
 static HypOnnx__FunctionProto *add_function(model_builder *b, functions *fs, const char *name, const char *inputs,
                                             const char *outputs, size_t count)
 {
     HypOnnx__NodeProto *interface = mb_node(b, name, inputs, outputs, "");
-    (void)take_nodes(b, 1);
+    (void)mb_take_nodes(b, 1);
     HypOnnx__FunctionProto *f = &fs->items[b->model.n_functions];
     hyp_onnx__function_proto__init(f);
     f->name = interface->op_type;
@@ -47,7 +38,7 @@ static HypOnnx__FunctionProto *add_function(model_builder *b, functions *fs, con
     f->n_input = interface->n_input;
     f->output = interface->output;
     f->n_output = interface->n_output;
-    f->node = take_nodes(b, count);
+    f->node = mb_take_nodes(b, count);
     f->n_node = count;
     fs->list[b->model.n_functions++] = f;
     b->model.functions = fs->list;
@@ -62,38 +53,9 @@ static HypOnnx__NodeProto *call(model_builder *b, const char *name, const char *
     return n;
 }
 
-static HypOnnx__ValueInfoProto **infos(model_builder *b, char **names, size_t count)
-{
-    HypOnnx__ValueInfoProto **list = need(hyp_arena_zalloc(&b->arena, count + 1, sizeof *list));
-    for (size_t i = 0; i < count; i++) list[i] = mb_value_info(b, names[i], HYP_F32, NULL);
-    return list;
-}
-
-/* A graph of the last `count` nodes for the node, with these inputs and outputs, as of mb_node. */
-static void add_graph(model_builder *b, HypOnnx__NodeProto *node, const char *name, const char *inputs, const char *outputs,
-                      size_t count)
-{
-    HypOnnx__NodeProto *interface = mb_node(b, name, inputs, outputs, "");
-    (void)take_nodes(b, 1);
-    HypOnnx__GraphProto *g = need(hyp_arena_zalloc(&b->arena, 1, sizeof *g));
-    HypOnnx__AttributeProto *a = need(hyp_arena_zalloc(&b->arena, 1, sizeof *a));
-    HypOnnx__AttributeProto **list = need(hyp_arena_zalloc(&b->arena, node->n_attribute + 1, sizeof *list));
-    hyp_onnx__graph_proto__init(g);
-    hyp_onnx__attribute_proto__init(a);
-    g->node = take_nodes(b, count);
-    g->n_node = count;
-    g->input = infos(b, interface->input, g->n_input = interface->n_input);
-    g->output = infos(b, interface->output, g->n_output = interface->n_output);
-    a->name = copy(b, name);
-    a->g = g;
-    for (size_t i = 0; i < node->n_attribute; i++) list[i] = node->attribute[i];
-    list[node->n_attribute++] = a;
-    node->attribute = list;
-}
-
 static void add_branch(model_builder *b, HypOnnx__NodeProto *node, const char *name, const char *output, size_t count)
 {
-    add_graph(b, node, name, "", output, count);
+    mb_graph(b, node, name, "", output, count);
 }
 
 static void has(const imported *im, const char *part)
@@ -130,7 +92,7 @@ static model_builder calls(functions *fs)
     mb_node(&b, "Softmax", "t2", "r", "");
     HypOnnx__FunctionProto *leaky = add_function(&b, fs, "leaky", "a bias", "r a", 3);
     HypOnnx__NodeProto *defaults = mb_node(&b, "Nothing", "", "n", "slope=0.5");
-    (void)take_nodes(&b, 1);
+    (void)mb_take_nodes(&b, 1);
     leaky->attribute_proto = defaults->attribute;
     leaky->n_attribute_proto = 1;
     leaky->opset_import = need(hyp_arena_zalloc(&b.arena, 1, sizeof *leaky->opset_import));
@@ -263,10 +225,10 @@ static model_builder loops(functions *fs)
     mb_node(&b, "Mul", "state x", "next", "");
     mb_node(&b, "ReduceMax", "next", "most", "keepdims=0");
     mb_node(&b, "Greater", "most x", "more", "");
-    add_graph(&b, loop, "body", "i go state", "more next a", 4);
+    mb_graph(&b, loop, "body", "i go state", "more next a", 4);
     HypOnnx__NodeProto *scan = mb_node(&b, "Scan", "r fixed", "z zs", "num_scan_inputs=1");
     mb_node(&b, "Add", "state x", "next", "");
-    add_graph(&b, scan, "body", "state x", "next next", 1);
+    mb_graph(&b, scan, "body", "state x", "next next", 1);
     add_function(&b, fs, "repeat", "a n go fixed", "rs z zs", 2);
     mb_const(&b, "rows", HYP_F32, "2 4", NULL);
     call(&b, "repeat", "x three go rows", "y z zs", "");

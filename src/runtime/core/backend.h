@@ -47,6 +47,8 @@ typedef struct hyp_bindings {
     size_t commit;
     bool leaves_commit;
     bool *committed; /* set where the run fails and the commit is done all the same, or will be; NULL: nobody asks */
+    struct hyp_loop_state *const *loops; /* of the context, by step, for hyp_custom_place; NULL: the plan has none */
+    bool within; /* it is a trip of a loop: a part of a run that has begun */
 } hyp_bindings;
 
 /* ---- steps.c: what every backend does around a step ---- */

@@ -34,7 +34,7 @@ HYP_NODISCARD hyp_status hyp_buckets_take_input(hyp_context *c, size_t input, hy
 size_t hyp_input_bytes(const hyp_context *c, size_t input);
 /* How an output of this run is cut; NULL: not at all. */
 const hyp_pad *hyp_output_pad(const hyp_context *c, size_t output);
-/* Grows the host's memory that runs of a shape need (hyp_settle_own); the second one says how much that is, for
+/* Grows the host's memory that runs of a shape need (hyp_settle_all); the second one says how much that is, for
  * c->values, which were checked. */
 HYP_NODISCARD hyp_status hyp_buckets_grow(hyp_context *c, const hyp_shape *s, hyp_diag *diag);
 size_t hyp_buckets_needed(const hyp_context *c);

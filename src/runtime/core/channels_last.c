@@ -9,7 +9,7 @@
 #include "runtime/core/box_walk.h"
 #include "runtime/core/laid_box.h"
 
-enum { TENSORS = HYP_PLAN_CALL_INPUTS + HYP_PLAN_CALL_OUTPUTS };
+enum { TENSORS = HYP_PLAN_CUSTOM_INPUTS + HYP_PLAN_CUSTOM_OUTPUTS }; /* more than any other step has */
 
 /* The tensors of a step that could be candidates: weights and hidden values of a linear, of any number, are not. */
 static size_t tensors_of(const HypPlan__Step *step, uint32_t *tensors)

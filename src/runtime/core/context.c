@@ -4,22 +4,23 @@
 #include "base/sized.h"
 #include "runtime/core/buckets.h"
 #include "runtime/core/custom.h"
+#include "runtime/core/loop.h"
 
 enum { REMEMBERED = 16 }; /* sets of dims, where the options name no number: runtime.h promises it */
 
 /* ---- memory ---------------------------------------------------------------------------------------------- */
 
 /* A call that may take memory: what it takes is charged to the context. Ends with `leave`. */
-static hyp_mem_account *enter(hyp_context *c) { return hyp_mem_charge(&c->account); }
+static hyp_mem_account *enter(hyp_context *c) { return hyp_mem_charge(&c->root->account); }
 
 static hyp_status leave(const hyp_context *c, hyp_mem_account *before, hyp_status status, hyp_diag *diag)
 {
     hyp_mem_charge(before);
     status = hyp_engine_status(c->engine, status, diag);
-    return hyp_mem_status(&c->account, status, "the context's options->memory_limit", diag);
+    return hyp_mem_status(&c->root->account, status, "the context's options->memory_limit", diag);
 }
 
-size_t hyp_context_memory_bytes(const hyp_context *c) { return c ? hyp_mem_used(&c->account) : 0; }
+size_t hyp_context_memory_bytes(const hyp_context *c) { return c ? hyp_mem_used(&c->root->account) : 0; }
 
 /* ---- tuning of others ------------------------------------------------------------------------------------ */
 
@@ -74,10 +75,10 @@ static hyp_status make_work_space(hyp_context *c, hyp_diag *diag)
     return HYP_OK;
 }
 
-hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *given, hyp_context **out, hyp_diag *diag)
+/* `around` may be NULL. */
+static hyp_status create(hyp_engine *engine, hyp_context *around, const hyp_context_options *given, hyp_context **out,
+                         hyp_diag *diag)
 {
-    HYP_NEED(engine);
-    HYP_NEED(out);
     if (atomic_load(&engine->destroyed))
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT,
                         "hyp_context_create: the engine was destroyed; create contexts before");
@@ -89,6 +90,7 @@ hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *giv
     hyp_context *c = hyp_calloc(1, sizeof *c);
     if (!c) return hyp_fail_memory(diag, sizeof *c);
     c->engine = engine;
+    c->root = around ? around->root : c;
     c->options = options;
     if (!c->options.shapes) c->options.shapes = REMEMBERED;
     atomic_init(&c->cancelled, false);
@@ -100,6 +102,7 @@ hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *giv
     if (status == HYP_OK) status = engine->backend->session_create(c->edition->model, &options, &c->session, diag);
     if (status == HYP_OK) status = hyp_variables_create(c, diag);
     if (status == HYP_OK) status = hyp_buckets_create(c, diag);
+    if (status == HYP_OK) status = hyp_loops_create(c, diag);
     if (status == HYP_OK) status = take_shared(c, diag);
     c->behind = false; /* nothing is prepared yet */
     status = leave(c, before, status, diag);
@@ -108,6 +111,19 @@ hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *giv
     else
         hyp_context_destroy(c);
     return status;
+}
+
+hyp_status hyp_context_create(hyp_engine *engine, const hyp_context_options *options, hyp_context **out, hyp_diag *diag)
+{
+    HYP_NEED(engine);
+    HYP_NEED(out);
+    return create(engine, NULL, options, out, diag);
+}
+
+hyp_status hyp_context_create_within(hyp_context *around, hyp_engine *engine, const hyp_context_options *options,
+                                     hyp_context **out, hyp_diag *diag)
+{
+    return create(engine, around, options, out, diag);
 }
 
 static void forget_shape(hyp_context *c, hyp_shape *s)
@@ -128,6 +144,7 @@ void hyp_context_destroy(hyp_context *c)
 {
     if (!c) return;
     forget_shapes(c);
+    hyp_loops_dispose(c);
     hyp_variables_dispose(c);
     hyp_buckets_dispose(c);
     if (c->session) c->engine->backend->session_destroy(c->session);
@@ -164,7 +181,10 @@ static hyp_status take_weights(hyp_context *c, hyp_diag *diag)
     return status;
 }
 
-size_t hyp_context_scratch_bytes(const hyp_context *c) { return c ? c->engine->backend->scratch_bytes(c->session) : 0; }
+size_t hyp_context_scratch_bytes(const hyp_context *c)
+{
+    return c ? c->engine->backend->scratch_bytes(c->session) + hyp_loops_scratch_bytes(c) : 0;
+}
 
 /* ---- shapes -------------------------------------------------------------------------------------------- */
 
@@ -217,12 +237,6 @@ static size_t shape_bytes(const HypPlan__Program *p)
     return sizeof(hyp_shape) + words * sizeof(int64_t);
 }
 
-static void settle_own(hyp_context *c, bool keep)
-{
-    for (size_t i = 0; i < c->engine->outputs.count; i++) hyp_settle_own(&c->own[i], keep);
-    for (size_t i = 0; c->buckets && i < c->engine->inputs.count; i++) hyp_settle_own(&c->buckets->own[i], keep);
-}
-
 /* Makes a shape from c->values. */
 static hyp_status make_shape(hyp_context *c, const hyp_tensor *inputs, hyp_shape **out, hyp_diag *diag)
 {
@@ -250,9 +264,10 @@ static hyp_status make_shape(hyp_context *c, const hyp_tensor *inputs, hyp_shape
     if (status == HYP_OK) status = hyp_want_work(p, s->values, c->options.work_limit, diag);
     if (status == HYP_OK) status = hyp_grow_outputs(c, s, diag);
     if (status == HYP_OK) status = hyp_buckets_grow(c, s, diag);
+    if (status == HYP_OK) status = hyp_loops_prepare(c, s->values, diag);
     if (status == HYP_OK) status = take_shared(c, diag);
     if (status == HYP_OK) status = e->backend->prepare(c->session, s->values, &s->prepared, diag);
-    settle_own(c, status == HYP_OK);
+    hyp_settle_all(c, status == HYP_OK);
     if (status == HYP_OK)
         *out = s;
     else
@@ -313,6 +328,19 @@ hyp_status hyp_context_reserve(hyp_context *c, const hyp_tensor *inputs, size_t 
     return leave(c, before, status, diag);
 }
 
+/* Bytes of memory that outputs as large as the data say want under c->values, more than there are. */
+static hyp_status outputs_needed(const hyp_context *c, size_t *out, hyp_diag *diag)
+{
+    const hyp_io_list *outputs = &c->engine->outputs;
+    for (size_t i = 0; i < outputs->count; i++) {
+        size_t bytes;
+        if (!outputs->items[i].size) continue;
+        HYP_TRY(tensor_bytes(c->engine->plan.program, &outputs->items[i], c->values, &bytes, diag));
+        if (bytes > c->own[i].bytes) *out += bytes - c->own[i].bytes;
+    }
+    return HYP_OK;
+}
+
 hyp_status hyp_context_memory_needed(hyp_context *c, const hyp_tensor *inputs, size_t count, size_t *out_bytes,
                                      hyp_diag *diag)
 {
@@ -323,8 +351,9 @@ hyp_status hyp_context_memory_needed(hyp_context *c, const hyp_tensor *inputs, s
     HYP_TRY(hyp_context_evaluate(c, inputs, diag));
     HYP_TRY(hyp_plan_check_bounds(c->engine->plan.program, c->values, diag));
     hyp_mem_account *before = enter(c);
-    size_t more = 0, most = c->account.most;
-    c->account.most = SIZE_MAX;
+    hyp_mem_account *account = &c->root->account;
+    size_t more = 0, most = account->most;
+    account->most = SIZE_MAX;
     hyp_status status = take_weights(c, diag);
     bool known = false;
     for (size_t i = 0; i < c->shapes.len && !known; i++) known = hyp_key_matches(c, c->shapes.data[i]->key, inputs);
@@ -333,9 +362,11 @@ hyp_status hyp_context_memory_needed(hyp_context *c, const hyp_tensor *inputs, s
         size_t large = 0;
         status = c->engine->backend->measure(c->session, c->values, &large, diag);
         more += large;
+        if (status == HYP_OK) status = outputs_needed(c, &more, diag);
+        if (status == HYP_OK) status = hyp_loops_measure(c, c->values, &more, diag);
     }
-    c->account.most = most;
-    size_t used = hyp_mem_used(&c->account);
+    account->most = most;
+    size_t used = hyp_mem_used(account);
     status = leave(c, before, status, diag);
     if (status == HYP_OK) *out_bytes = used + more;
     return status;
@@ -387,6 +418,8 @@ static hyp_status run_charged(hyp_context *c, const hyp_tensor *inputs, size_t i
     }
     HYP_TRY(hyp_take_outputs(c, outputs, diag));
     HYP_TRY(hyp_variables_bind(c, use, diag));
+    if (c->root == c && c->loops) c->work_left = c->options.work_limit - hyp_run_work(e->plan.program, s->values);
+    const atomic_bool *cancelled = &c->root->cancelled;
     bool committed = false;
     const hyp_bindings bindings = {.inputs = c->inputs,
                                    .input_memory = c->input_memory,
@@ -394,14 +427,16 @@ static hyp_status run_charged(hyp_context *c, const hyp_tensor *inputs, size_t i
                                    .output_memory = c->output_memory,
                                    .step_seconds = step_seconds,
                                    .options = &c->options,
-                                   .cancelled = &c->cancelled,
+                                   .cancelled = cancelled,
                                    .run = how,
                                    .no_capture = e->variables.count > 0,
                                    .pads = c->buckets ? c->buckets->pads : NULL,
                                    .commit = e->commit,
                                    .leaves_commit = use == HYP_VARIABLES_KEPT,
-                                   .committed = &committed};
-    if (atomic_load_explicit(&c->cancelled, memory_order_relaxed))
+                                   .committed = &committed,
+                                   .loops = c->loops,
+                                   .within = c->root != c};
+    if (atomic_load_explicit(cancelled, memory_order_relaxed))
         return hyp_fail(diag, HYP_ERR_CANCELLED, "the run was cancelled before it began: hyp_context_cancel");
     hyp_status status = e->backend->run(c->session, s->prepared, &bindings, diag);
     if (status == HYP_OK) status = hyp_give_outputs(c, outputs, diag);
@@ -525,7 +560,7 @@ static hyp_status prepare_again(hyp_context *c, hyp_shape *s, hyp_diag *diag)
 hyp_status hyp_context_share_tuning(hyp_context *c, hyp_diag *diag)
 {
     HYP_TRY(want_tuning(c, "hyp_context_share_tuning", diag));
-    hyp_mem_account *before = hyp_mem_charge(&c->engine->account); /* where it stays */
+    hyp_mem_account *before = hyp_mem_charge(c->engine->charged); /* where it stays */
     return leave(c, before, hyp_tuning_give(tuning_of(c), &c->engine->shared, diag), diag);
 }
 

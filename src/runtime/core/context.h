@@ -31,6 +31,7 @@ typedef struct hyp_variable_state {
 } hyp_variable_state;
 
 typedef struct hyp_buckets hyp_buckets; /* buckets.h */
+typedef struct hyp_loop_state hyp_loop_state; /* loop.h */
 
 struct hyp_context {
     hyp_engine *engine;
@@ -42,7 +43,10 @@ struct hyp_context {
     const hyp_shared_list *seen; /* of the engine's tuning, what was taken last */
     hyp_context_options options;
     atomic_bool cancelled; /* by any thread: the run under way, or the next one, is to end. Cleared when a run ends */
-    hyp_mem_account account; /* of what it has of memory, but for this struct */
+    hyp_mem_account account; /* of what it and its loops have of memory, but for these structs */
+    hyp_context *root;       /* itself, or, of the body of a loop, the context whose runs it is a part of */
+    hyp_loop_state **loops;  /* by step; NULL: there are none */
+    double work_left;        /* of options.work_limit, for trips of the run under way */
     bool behind;           /* there are shapes that were prepared before more was known */
     /* Work space of one call, by plan order of inputs or outputs; in arena. */
     uint32_t *input_order, *output_order;
@@ -80,7 +84,7 @@ HYP_NODISCARD hyp_status hyp_context_evaluate(hyp_context *c, const hyp_tensor *
 HYP_NODISCARD hyp_status hyp_want_own(hyp_own_output *own, size_t bytes, hyp_diag *diag);
 /* In two halves, for a shape that may be refused yet: what it would be, and whether it is to be that. */
 HYP_NODISCARD hyp_status hyp_grow_own(hyp_own_output *own, size_t bytes, hyp_diag *diag);
-void hyp_settle_own(hyp_own_output *own, bool keep);
+void hyp_settle_all(hyp_context *c, bool keep); /* of outputs and, with buckets, inputs */
 /* Grows memory for the outputs of a shape that are cut when a run ends. */
 HYP_NODISCARD hyp_status hyp_grow_outputs(hyp_context *c, const hyp_shape *s, hyp_diag *diag);
 /* Where a run of the current shape puts the outputs, which are matched in c->output_order: the memory that the caller
@@ -104,6 +108,10 @@ void hyp_variables_queued(hyp_context *c, hyp_variables_use use);
 void hyp_variables_leave(hyp_context *c);
 /* Waits for all runs. */
 HYP_NODISCARD hyp_status hyp_variables_settle(hyp_context *c, hyp_diag *diag);
+
+/* hyp_context_create for the body of a loop of this context's plan, which is charged for it. */
+HYP_NODISCARD hyp_status hyp_context_create_within(hyp_context *around, hyp_engine *engine,
+                                                   const hyp_context_options *options, hyp_context **out, hyp_diag *diag);
 
 /* HYP_ERR_INVALID_ARGUMENT where it is NULL. */
 static inline hyp_status hyp_want_context(const hyp_context *c, const char *call, hyp_diag *diag)

@@ -35,7 +35,7 @@ hyp_status hyp_context_run_with(hyp_context *c, const hyp_tensor *inputs, size_t
 void hyp_context_release_captured(hyp_context *c)
 {
     if (!c || !c->engine->backend->release_captured) return;
-    hyp_mem_account *before = hyp_mem_charge(&c->account);
+    hyp_mem_account *before = hyp_mem_charge(&c->root->account);
     c->engine->backend->release_captured(c->session);
     hyp_mem_charge(before);
 }

@@ -4,6 +4,8 @@
 
 #include "base/dtype.h"
 #include "base/sized.h"
+#include "base/loop.h"
+#include "runtime/core/loop.h"
 
 /* ---- loading --------------------------------------------------------------------------------------------------- */
 
@@ -75,12 +77,15 @@ hyp_status hyp_custom_find(hyp_plan *plan, const hyp_engine_options *options, hy
         if (!list) list = hyp_arena_zalloc(arena, p->n_steps, sizeof *list);
         hyp_custom_step *to = hyp_arena_zalloc(arena, 1, sizeof *to);
         if (!list || !to) return hyp_fail_memory(diag, p->n_steps * sizeof *list);
-        *to = (hyp_custom_step){.program = p,
+        *to = (hyp_custom_step){.index = i,
+                                .program = p,
                                 .call = from->custom->call,
                                 .domain = from->custom->domain,
                                 .name = from->custom->call->kernel,
                                 .node = from->n_sources ? p->source_names[from->sources[0]] : ""};
-        HYP_TRY(find_kernel(options, from->custom, &to->kernel, diag));
+        to->is_loop = same(to->domain, HYP_LOOP_DOMAIN) && same(to->name, HYP_LOOP_NAME);
+        HYP_TRY(to->is_loop ? hyp_loop_read(p, from->custom, &to->loop, diag)
+                            : find_kernel(options, from->custom, &to->kernel, diag));
         HYP_TRY(copy_attributes(from->custom, to, arena, diag));
         list[i] = to;
     }
@@ -91,7 +96,7 @@ hyp_status hyp_custom_find(hyp_plan *plan, const hyp_engine_options *options, hy
 /* ---- calls ----------------------------------------------------------------------------------------------------- */
 
 typedef struct arguments {
-    hyp_tensor in[HYP_PLAN_CALL_INPUTS], out[HYP_PLAN_CALL_OUTPUTS];
+    hyp_tensor in[HYP_PLAN_CUSTOM_INPUTS], out[HYP_PLAN_CUSTOM_OUTPUTS];
     hyp_custom_call call;
 } arguments;
 
@@ -141,8 +146,19 @@ static hyp_status tell(const hyp_custom_step *s, hyp_status status, const hyp_di
     return hyp_fail(diag, status, "%s::%s: %s", s->domain, s->name, *why->message ? why->message : "its kernel failed");
 }
 
+static hyp_status run_loop(const hyp_custom_step *s, const hyp_custom_place *place, hyp_diag *diag)
+{
+    if (place->loops) return hyp_loop_run(place->loops[s->index], place->values, place->at, diag);
+    for (size_t o = 0; o < s->call->n_outputs; o++) {
+        const hyp_tensor t = tensor_of(s, s->call->outputs[o], place);
+        if (t.bytes) memset(t.data, 0, t.bytes);
+    }
+    return HYP_OK;
+}
+
 hyp_status hyp_custom_run(const hyp_custom_step *s, const hyp_custom_place *place, hyp_diag *diag)
 {
+    if (s->is_loop) return run_loop(s, place, diag);
     arguments a;
     hyp_diag why = {0};
     fill_in(s, place, &a);
@@ -188,7 +204,10 @@ hyp_status hyp_custom_check(const hyp_plan *plan, bool on_gpu, hyp_diag *diag)
 {
     for (size_t i = 0; plan->custom && i < plan->program->n_steps; i++) {
         const hyp_custom_step *s = plan->custom[i];
-        if (!s || (on_gpu ? s->kernel.run_cuda : s->kernel.run)) continue;
+        if (!s || (on_gpu ? s->kernel.run_cuda : s->kernel.run) || (s->is_loop && !on_gpu)) continue;
+        if (s->is_loop)
+            return hyp_fail(diag, HYP_ERR_UNSUPPORTED,
+                            "step %zu is a loop that is run trip by trip, which a CPU does: there the plan loads", i);
         return hyp_fail(diag, HYP_ERR_UNSUPPORTED, "step %zu: the kernel that was given for %s::%s has no %s", i,
                         s->domain, s->name,
                         on_gpu ? "run_cuda, so that the plan runs on a CPU alone" : "run, which a CPU needs");

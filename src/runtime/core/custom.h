@@ -8,8 +8,19 @@
 #include "hypatia/runtime.h"
 #include "plan/plan.h"
 
-/* One custom step and the kernel for it. Immutable. */
+/* What a step says that is a loop: base/loop.h. */
+typedef struct hyp_loop_shape {
+    uint32_t handed, collected;
+    bool counts;
+    int64_t most;  /* below 0: any number of trips */
+    uint32_t plan; /* the tensor, a weight, that has the plan of its body */
+} hyp_loop_shape;
+
+/* One custom step and the kernel for it, which of a loop is the runtime's own. Immutable. */
 typedef struct hyp_custom_step {
+    size_t index; /* of the step */
+    bool is_loop;
+    hyp_loop_shape loop; /* of one that is */
     const HypPlan__Program *program;
     const HypPlan__Call *call;
     hyp_custom_kernel kernel;
@@ -38,6 +49,7 @@ typedef struct hyp_custom_place {
     void *workspace;
     size_t workspace_bytes;
     void *stream;
+    struct hyp_loop_state *const *loops; /* of the context, by step; NULL: nobody's run, and loops give zeros */
 } hyp_custom_place;
 HYP_NODISCARD hyp_status hyp_custom_run(const hyp_custom_step *step, const hyp_custom_place *place, hyp_diag *diag);
 

@@ -6,6 +6,7 @@
 #include "base/sized.h"
 #include "runtime/core/custom.h"
 #include "runtime/core/dim_text.h"
+#include "runtime/core/loop.h"
 
 /* ---- inputs and outputs -------------------------------------------------------------------------------- */
 
@@ -92,7 +93,7 @@ static hyp_status describe_lists(hyp_engine *e, hyp_diag *diag)
 
 hyp_status hyp_engine_status(const hyp_engine *engine, hyp_status status, hyp_diag *diag)
 {
-    return hyp_mem_status(&engine->account, status, "the engine's options->memory_limit", diag);
+    return hyp_mem_status(engine->charged, status, "the engine's options->memory_limit", diag);
 }
 
 /* Opens the backend's device and loads the plan on it; leaves the engine as it was on failure. *out_unfit: the device is not
@@ -194,9 +195,9 @@ hyp_status hyp_engine_read_allocator(hyp_engine_options *options, hyp_allocator 
     return HYP_OK;
 }
 
-/* Exactly one of path and data is given. */
-static hyp_status load(const hyp_backend *const *backends, const char *path, const void *data, size_t size,
-                       const hyp_engine_options *given, hyp_engine **out, hyp_diag *diag)
+/* Exactly one of path and data is given. `around` may be NULL. */
+static hyp_status load(const hyp_backend *const *backends, const hyp_engine *around, const char *path, const void *data,
+                       size_t size, const hyp_engine_options *given, hyp_engine **out, hyp_diag *diag)
 {
     hyp_engine_options options;
     hyp_allocator allocator;
@@ -211,8 +212,10 @@ static hyp_status load(const hyp_backend *const *backends, const char *path, con
     }
     if (options.allocator) e->source = (hyp_mem_source){allocator.alloc, allocator.free, allocator.user};
     e->account = hyp_account_of(&e->source, options.memory_limit);
+    e->charged = around ? around->charged : &e->account;
+    e->depth = around ? around->depth + 1 : 0;
     e->grouped = options.group != NULL;
-    hyp_mem_account *before = hyp_mem_charge(&e->account);
+    hyp_mem_account *before = hyp_mem_charge(e->charged);
     hyp_plan_open_options open = {.header_only = options.checks == HYP_CHECKS_OFF, .signer = options.require_signature};
     hyp_status status = path ? hyp_plan_open_file(path, &open, &e->plan, diag)
                              : hyp_plan_open_memory(data, size, "plan in memory", &open, &e->plan, diag);
@@ -223,6 +226,7 @@ static hyp_status load(const hyp_backend *const *backends, const char *path, con
     if (status == HYP_OK) status = hyp_edition_create(e, &first, diag);
     atomic_store(&e->newest, first);
     if (status == HYP_OK) status = choose_backend(e, backends, &options, diag);
+    if (status == HYP_OK) status = hyp_loops_load(e, &options, diag);
     status = hyp_engine_status(e, status, diag);
     hyp_mem_charge(before);
     if (status != HYP_OK) {
@@ -234,9 +238,14 @@ static hyp_status load(const hyp_backend *const *backends, const char *path, con
     return HYP_OK;
 }
 
-hyp_status hyp_plan_memory_needed(const char *path, const hyp_engine_options *given, size_t *out_bytes, hyp_diag *diag)
+size_t hyp_engine_bound(const hyp_plan *plan, const hyp_backend *backend)
 {
     enum { STEP = 4096, HEAD = 256 * 1024 }; /* what is noted of a step, and of a plan and a device */
+    return (backend->load_bound ? backend->load_bound(plan) : 0) + HEAD + plan->program->n_steps * STEP;
+}
+
+hyp_status hyp_plan_memory_needed(const char *path, const hyp_engine_options *given, size_t *out_bytes, hyp_diag *diag)
+{
     hyp_engine_options options;
     HYP_NEED(path);
     HYP_NEED(out_bytes);
@@ -247,12 +256,13 @@ hyp_status hyp_plan_memory_needed(const char *path, const hyp_engine_options *gi
     size_t most = 0;
     hyp_status status = hyp_plan_open_file(path, &open, &plan, diag);
     if (status == HYP_OK) {
-        for (size_t i = 0; hyp_backends[i]; i++) {
-            bool meant = options.device == HYP_DEVICE_AUTO || options.device == hyp_backends[i]->kind;
-            size_t bytes = meant && hyp_backends[i]->load_bound ? hyp_backends[i]->load_bound(&plan) : 0;
+        for (size_t i = 0; hyp_backends[i] && status == HYP_OK; i++) {
+            if (options.device != HYP_DEVICE_AUTO && options.device != hyp_backends[i]->kind) continue;
+            size_t bytes = hyp_engine_bound(&plan, hyp_backends[i]);
+            status = hyp_loops_bound(&plan, hyp_backends[i], 0, &bytes, diag);
             if (bytes > most) most = bytes;
         }
-        *out_bytes = hyp_mem_used(&account) + most + HEAD + plan.program->n_steps * STEP;
+        if (status == HYP_OK) *out_bytes = hyp_mem_used(&account) + most;
         hyp_plan_close(&plan);
     }
     hyp_mem_charge(before);
@@ -263,7 +273,7 @@ hyp_status hyp_engine_load_file(const char *path, const hyp_engine_options *opti
 {
     HYP_NEED(path);
     HYP_NEED(out);
-    return load(hyp_backends, path, NULL, 0, options, out, diag);
+    return load(hyp_backends, NULL, path, NULL, 0, options, out, diag);
 }
 
 hyp_status hyp_engine_load_memory(const void *data, size_t size, const hyp_engine_options *options, hyp_engine **out,
@@ -271,14 +281,28 @@ hyp_status hyp_engine_load_memory(const void *data, size_t size, const hyp_engin
 {
     HYP_NEED(data);
     HYP_NEED(out);
-    return load(hyp_backends, NULL, data, size, options, out, diag);
+    return load(hyp_backends, NULL, NULL, data, size, options, out, diag);
 }
 
 hyp_status hyp_engine_load_on(const hyp_backend *backend, const char *path, const hyp_engine_options *options,
                               hyp_engine **out, hyp_diag *diag)
 {
     const hyp_backend *const only[] = {backend, NULL};
-    return load(only, path, NULL, 0, options, out, diag);
+    return load(only, NULL, path, NULL, 0, options, out, diag);
+}
+
+hyp_status hyp_engine_load_within(hyp_engine *around, const void *data, size_t size, const hyp_engine_options *options,
+                                  hyp_engine **out, hyp_diag *diag)
+{
+    const hyp_backend *const only[] = {around->backend, NULL};
+    hyp_engine_options own = *options;
+    own.device = around->backend->kind;
+    own.log = NULL; /* what there is to tell of the device is told of the engine around */
+    own.memory_limit = 0;
+    own.release = NULL;
+    own.group = NULL;
+    own.require_signature = NULL; /* that of the plan around it covers it */
+    return load(only, around, NULL, data, size, &own, out, diag);
 }
 
 void hyp_engine_destroy(hyp_engine *e)
@@ -289,6 +313,7 @@ void hyp_engine_destroy(hyp_engine *e)
 void hyp_engine_release(hyp_engine *e)
 {
     if (atomic_fetch_sub(&e->holders, 1) > 1) return;
+    hyp_loops_unload(e);
     hyp_edition_release(e, atomic_load(&e->newest));
     if (e->backend) e->backend->close(e->device);
     pthread_mutex_destroy(&e->taking);
@@ -322,7 +347,7 @@ const char *hyp_engine_precision(const hyp_engine *engine) { return engine ? eng
 const unsigned char *hyp_engine_signer(const hyp_engine *engine) { return engine ? engine->plan.signer : NULL; }
 const char *hyp_engine_device_name(const hyp_engine *engine) { return engine ? engine->device_name : ""; }
 
-size_t hyp_engine_memory_bytes(const hyp_engine *engine) { return engine ? hyp_mem_used(&engine->account) : 0; }
+size_t hyp_engine_memory_bytes(const hyp_engine *engine) { return engine ? hyp_mem_used(engine->charged) : 0; }
 
 size_t hyp_engine_step_count(const hyp_engine *engine) { return engine ? engine->plan.program->n_steps : 0; }
 

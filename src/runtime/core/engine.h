@@ -34,9 +34,12 @@ typedef struct hyp_edition {
 
 /* Immutable after loading, but for `newest`, `shared`, `account` and the two that say how long it lives. */
 struct hyp_engine {
+    int depth;                /* in so many loops, of whose bodies this is the plan */
+    hyp_engine **bodies;      /* by step: of loops; NULL: there are none */
+    hyp_mem_account *charged; /* `account`, or that of the engine around */
     atomic_size_t holders;   /* the caller, until it has destroyed it, and every context */
     atomic_bool destroyed;   /* by the caller */
-    hyp_mem_account account; /* of what it has of memory; contexts add what they make for all */
+    hyp_mem_account account; /* of what it and its bodies have of memory; contexts add what they make for all */
     hyp_mem_source source;   /* of the host's memory, also for contexts; alloc NULL: the system */
     hyp_plan plan;
     void (*release)(void *user); /* of what the plan was loaded from; NULL: nobody wants to know */
@@ -91,13 +94,22 @@ HYP_NODISCARD hyp_status hyp_engine_read_allocator(hyp_engine_options *options, 
 /* The status of what failed, HYP_ERR_LIMIT where it was for want of memory that the engine is not to have. */
 HYP_NODISCARD hyp_status hyp_engine_status(const hyp_engine *engine, hyp_status status, hyp_diag *diag);
 
-/* HYP_ERR_LIMIT where a run under these dims is more work than `limit`; 0: none is. */
+/* Operations and bytes of a run under these dims, without the trips of loops. */
+double hyp_run_work(const HypPlan__Program *program, const int64_t *values);
+/* HYP_ERR_LIMIT where that is more than `limit`; 0: none is. */
 HYP_NODISCARD hyp_status hyp_want_work(const HypPlan__Program *program, const int64_t *values, double limit,
                                        hyp_diag *diag);
 
 /* hyp_engine_load_file on one backend, which need not be among those built in: options->device is its kind, or AUTO. */
 HYP_NODISCARD hyp_status hyp_engine_load_on(const hyp_backend *backend, const char *path,
                                             const hyp_engine_options *options, hyp_engine **out, hyp_diag *diag);
+
+/* hyp_engine_load_memory of the body of a loop, on the backend of the engine around it, which is charged for it. */
+HYP_NODISCARD hyp_status hyp_engine_load_within(hyp_engine *around, const void *data, size_t size,
+                                                const hyp_engine_options *options, hyp_engine **out, hyp_diag *diag);
+
+/* What loading an open plan on a backend takes at most, beside the plan itself. */
+size_t hyp_engine_bound(const hyp_plan *plan, const hyp_backend *backend);
 
 /* memory.c: `bytes` from one memory of the engine's, or of the host's, to another; ends before the call does. */
 HYP_NODISCARD hyp_status hyp_engine_copy(const hyp_engine *e, void *to, hyp_memory to_memory, const void *from,

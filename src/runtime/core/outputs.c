@@ -14,7 +14,7 @@ hyp_status hyp_grow_own(hyp_own_output *own, size_t bytes, hyp_diag *diag)
     return own->grown ? HYP_OK : hyp_fail_memory(diag, bytes);
 }
 
-void hyp_settle_own(hyp_own_output *own, bool keep)
+static void settle(hyp_own_output *own, bool keep)
 {
     if (!own->grown) return;
     hyp_aligned_free(keep ? own->data : own->grown);
@@ -22,10 +22,16 @@ void hyp_settle_own(hyp_own_output *own, bool keep)
                 : (hyp_own_output){.data = own->data, .bytes = own->bytes};
 }
 
+void hyp_settle_all(hyp_context *c, bool keep)
+{
+    for (size_t i = 0; i < c->engine->outputs.count; i++) settle(&c->own[i], keep);
+    for (size_t i = 0; c->buckets && i < c->engine->inputs.count; i++) settle(&c->buckets->own[i], keep);
+}
+
 hyp_status hyp_want_own(hyp_own_output *own, size_t bytes, hyp_diag *diag)
 {
     HYP_TRY(hyp_grow_own(own, bytes, diag));
-    hyp_settle_own(own, true);
+    settle(own, true);
     return HYP_OK;
 }
 

@@ -34,7 +34,7 @@ hyp_edition *hyp_edition_take(hyp_engine *e)
 void hyp_edition_release(hyp_engine *e, hyp_edition *edition)
 {
     if (!edition || atomic_fetch_sub(&edition->holders, 1) > 1) return;
-    hyp_mem_account *before = hyp_mem_charge(&e->account);
+    hyp_mem_account *before = hyp_mem_charge(e->charged);
     if (edition->model) e->backend->unload(edition->model);
     hyp_aligned_free((void *)(uintptr_t)edition->plan.replaced);
     hyp_free(edition);
@@ -245,7 +245,7 @@ static hyp_status compute(const hyp_engine *e, uint32_t u, const hyp_tensor *con
                           hyp_diag *diag)
 {
     const HypPlan__Update *update = e->plan.program->updates[u];
-    const uint64_t memory = e->account.most == SIZE_MAX ? 0 : e->account.most;
+    const uint64_t memory = e->charged->most == SIZE_MAX ? 0 : e->charged->most;
     const hyp_engine_options options = {.size = sizeof options,
                                         .device = HYP_DEVICE_REFERENCE,
                                         .checks = HYP_CHECKS_OFF,
@@ -309,7 +309,7 @@ hyp_status hyp_engine_update(hyp_engine *engine, const hyp_tensor *tensors, size
     HYP_NEED(engine);
     HYP_NEED_LIST(tensors, count);
     pthread_mutex_lock(&engine->updating);
-    hyp_mem_account *before = hyp_mem_charge(&engine->account);
+    hyp_mem_account *before = hyp_mem_charge(engine->charged);
     hyp_status status = hyp_engine_status(engine, update(engine, tensors, count, diag), diag);
     hyp_mem_charge(before);
     pthread_mutex_unlock(&engine->updating);

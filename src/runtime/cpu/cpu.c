@@ -185,7 +185,8 @@ static hyp_status run_custom(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_d
     const hyp_custom_place place = {.values = run->call.values,
                                     .at = run->call.at,
                                     .workspace = run->call.work,
-                                    .workspace_bytes = op->work_bytes};
+                                    .workspace_bytes = op->work_bytes,
+                                    .loops = run->bindings ? run->bindings->loops : NULL};
     return hyp_custom_run(op->state, &place, diag);
 }
 
@@ -300,13 +301,15 @@ hyp_status hyp_cpu_make_op(hyp_cpu_session *s, uint32_t step, const int64_t *val
     return HYP_OK;
 }
 
-hyp_status hyp_cpu_run_op(const hyp_cpu_session *s, const int64_t *values, const hyp_cpu_op *op, hyp_diag *diag)
+hyp_status hyp_cpu_run_op(const hyp_cpu_session *s, const int64_t *values, const hyp_cpu_op *op,
+                          const hyp_bindings *bindings, hyp_diag *diag)
 {
     const hyp_cpu_run run = {.device = s->model->device,
                              .kernels = s->model->device->kernels,
                              .call = {s->model->plan->program, values, s->memory.at, s->memory.work},
                              .streams = s->streams,
-                             .threads = s->model->device->threads};
+                             .threads = s->model->device->threads,
+                             .bindings = bindings};
     return op->run(op, &run, diag);
 }
 
@@ -442,17 +445,18 @@ static const hyp_choice *choices(const void *prepared, size_t step, size_t *out_
 typedef struct op_list {
     hyp_cpu_session *session;
     const hyp_cpu_prepared *prepared;
+    const hyp_bindings *bindings;
 } op_list;
 
 static hyp_status run_op(void *list, size_t i, hyp_diag *diag)
 {
     const op_list *l = list;
-    return hyp_cpu_run_op(l->session, l->prepared->values, &l->prepared->ops[i], diag);
+    return hyp_cpu_run_op(l->session, l->prepared->values, &l->prepared->ops[i], l->bindings, diag);
 }
 
 static hyp_status run_ops(hyp_cpu_session *s, const hyp_cpu_prepared *p, const hyp_bindings *bindings, hyp_diag *diag)
 {
-    op_list list = {s, p};
+    op_list list = {s, p, bindings};
     return hyp_run_steps(bindings, s->model->plan->program, run_op, &list, diag);
 }
 
@@ -462,9 +466,10 @@ static hyp_status run(void *opaque, void *opaque_prepared, const hyp_bindings *b
     const hyp_cpu_prepared *p = opaque_prepared;
     hyp_host_memory_bind(&s->memory, bindings);
     hyp_cpu_device *device = s->model->device;
-    if (device->threads > 1) hyp_pool_begin_run(device->pool);
+    const bool begins = device->threads > 1 && !bindings->within;
+    if (begins) hyp_pool_begin_run(device->pool);
     hyp_status status = run_ops(s, p, bindings, diag);
-    if (device->threads > 1) hyp_pool_end_run(device->pool);
+    if (begins) hyp_pool_end_run(device->pool);
     return status;
 }
 

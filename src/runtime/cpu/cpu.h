@@ -73,6 +73,7 @@ typedef struct hyp_cpu_run {
     hyp_reference_call call; /* addresses of tensors, values of dims, work space */
     void *const *streams;    /* of oneDNN, by thread */
     int threads;             /* that loops are divided among; 1 within a part of one */
+    const hyp_bindings *bindings; /* NULL where a step is run by itself */
 } hyp_cpu_run;
 
 struct hyp_cpu_op;
@@ -120,9 +121,9 @@ bool hyp_cpu_has_step(const hyp_cpu_model *m, size_t step);
 /* Around what is packed for all contexts of the engine: a lock, and the engine's account. */
 hyp_mem_account *hyp_cpu_packing_begin(hyp_cpu_model *model);
 void hyp_cpu_packing_end(hyp_cpu_model *model, hyp_mem_account *before);
-/* Runs it on the session's memory. */
+/* Runs it on the session's memory. `bindings` NULL: by itself, in no run. */
 HYP_NODISCARD hyp_status hyp_cpu_run_op(const hyp_cpu_session *s, const int64_t *values, const hyp_cpu_op *op,
-                                        hyp_diag *diag);
+                                        const hyp_bindings *bindings, hyp_diag *diag);
 /* tune.c: hyp_backend.tune */
 HYP_NODISCARD hyp_status hyp_cpu_tune(void *session, const int64_t *values, const hyp_tune_options *options,
                                       hyp_tune_report *out, hyp_diag *diag);

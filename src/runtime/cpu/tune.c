@@ -99,7 +99,7 @@ static uint32_t result_of(const HypPlan__Step *s)
 static hyp_status run_once(const trial *r, size_t i, double *out_seconds, hyp_diag *diag)
 {
     double start = hyp_clock_seconds();
-    hyp_status status = hyp_cpu_run_op(r->tuner->session, r->tuner->values, &r->ops[i], diag);
+    hyp_status status = hyp_cpu_run_op(r->tuner->session, r->tuner->values, &r->ops[i], NULL, diag);
     *out_seconds = hyp_clock_seconds() - start;
     return status;
 }
@@ -180,7 +180,7 @@ static hyp_status measure(hyp_tuner *common, const hyp_tuner_job *job, double de
 {
     cpu_tuner *t = (cpu_tuner *)common;
     for (; t->next < job->item; t->next++)
-        HYP_TRY(hyp_cpu_run_op(t->session, t->values, &t->prepared->ops[t->next], diag));
+        HYP_TRY(hyp_cpu_run_op(t->session, t->values, &t->prepared->ops[t->next], NULL, diag));
     trial *r = hyp_calloc(1, sizeof *r);
     if (!r) return hyp_fail_memory(diag, sizeof *r);
     r->tuner = t;
@@ -210,7 +210,7 @@ static hyp_status time_run(const cpu_tuner *t, const hyp_cpu_prepared *p, double
 {
     double start = hyp_clock_seconds();
     for (size_t i = 0; i < t->session->model->plan->program->n_steps; i++)
-        HYP_TRY(hyp_cpu_run_op(t->session, t->values, &p->ops[i], diag));
+        HYP_TRY(hyp_cpu_run_op(t->session, t->values, &p->ops[i], NULL, diag));
     *out_seconds = hyp_clock_seconds() - start;
     return HYP_OK;
 }

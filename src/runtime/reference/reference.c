@@ -87,6 +87,7 @@ static void release(void *opaque, void *prepared) { (void)opaque, (void)prepared
 typedef struct steps {
     const hyp_host_memory *memory;
     hyp_reference_call call;
+    const hyp_bindings *bindings;
 } steps;
 
 static hyp_status run_step(void *opaque, size_t i, hyp_diag *diag)
@@ -94,7 +95,11 @@ static hyp_status run_step(void *opaque, size_t i, hyp_diag *diag)
     const hyp_host_memory *m = ((const steps *)opaque)->memory;
     const hyp_reference_call *call = &((const steps *)opaque)->call;
     const HypPlan__Step *step = call->program->steps[i];
-    const hyp_custom_place place = {.values = call->values, .at = m->at, .workspace = m->work, .workspace_bytes = m->work_bytes};
+    const hyp_custom_place place = {.values = call->values,
+                                    .at = m->at,
+                                    .workspace = m->work,
+                                    .workspace_bytes = m->work_bytes,
+                                    .loops = ((const steps *)opaque)->bindings->loops};
     if (m->plan->custom && m->plan->custom[i]) return hyp_custom_run(m->plan->custom[i], &place, diag);
     return hyp_plan_writes_nothing(call->program, step, call->values) ? HYP_OK : hyp_reference_step(call, step, diag);
 }
@@ -104,7 +109,7 @@ static hyp_status run(void *opaque, void *prepared, const hyp_bindings *bindings
     hyp_host_memory *m = opaque;
     const HypPlan__Program *p = m->plan->program;
     hyp_host_memory_bind(m, bindings);
-    steps s = {m, {p, prepared, m->at, m->work}};
+    steps s = {m, {p, prepared, m->at, m->work}, bindings};
     return hyp_run_steps(bindings, p, run_step, &s, diag);
 }
 

@@ -1,0 +1,27 @@
+/* loop.h - how a loop that is run, and not written out, is said in the IR and in plans: as a custom operator whose
+ * kernel the runtime brings along. Shared by who writes it (onnx) and who runs it (runtime).
+ *
+ *   inputs:  the plan of its body, as bytes; how many trips there are at most, one i64, and whether there is a first
+ * one, one bool, each of which may be absent; HANDED values; what every trip is given alike outputs: HANDED values as
+ * the last trip hands them on; COLLECTED, one row of each trip behind the other; and, where COUNTS is 1, how many trips
+ * there were, one i64: rows behind these are zeros body:    from the trip's number, one i64, the condition, one bool,
+ * HANDED values and what is alike to whether there is another trip, one bool, HANDED values and COLLECTED rows
+ *
+ * Where COUNTS is 0 all rows are trips. MOST, if it is not negative, is a number of trips that are not to be exceeded.
+ */
+#ifndef HYP_BASE_LOOP_H
+#define HYP_BASE_LOOP_H
+
+#define HYP_LOOP_DOMAIN "hypatia"
+#define HYP_LOOP_NAME "Loop"
+#define HYP_LOOP_OPERATOR HYP_LOOP_DOMAIN "::" HYP_LOOP_NAME
+
+enum { HYP_LOOP_PLAN, HYP_LOOP_TRIPS, HYP_LOOP_CONDITION, HYP_LOOP_FIRST }; /* inputs; the first that is handed on */
+
+/* Attributes, each one integer. */
+#define HYP_LOOP_HANDED "handed"
+#define HYP_LOOP_COLLECTED "collected"
+#define HYP_LOOP_COUNTS "counts"
+#define HYP_LOOP_MOST "most"
+
+#endif
