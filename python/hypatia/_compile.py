@@ -99,6 +99,7 @@ def compile(
     precision: str = "fp32",
     device: str | None = None,
     threads: int = 0,
+    buckets: Mapping[str, int] | int | None = None,
     dims: Mapping[str, int] | None = None,
     typical: Mapping[str, int] | None = None,
     shapes: Mapping[str, Sequence[int | None]] | None = None,
@@ -116,6 +117,7 @@ def compile(
     max_iterations: int = 0,
     max_nodes: int = 0,
     memory_budget: int = 0,
+    loop_limit: int = 0,
     profile: Path | None = None,
     explain: str | None = None,
     emit_onnx: Path | None = None,
@@ -131,6 +133,7 @@ def compile(
     :param precision: ``"fp32"``, ``"tf32"``, ``"bf16"``, ``"fp16"``, or ``"fp8"``, which needs ``samples``.
     :param device: where the plan is loaded, as of :meth:`Plan.load`; that of ``target`` unless given.
     :param threads: of the CPU, that a run may use; 0: ``OMP_NUM_THREADS``, else all.
+    :param buckets: as of :meth:`Plan.load`.
     :param dims: sizes for symbolic dimensions.
     :param typical: sizes that costs count symbolic dimensions as, which stay open; 32 else.
     :param shapes: shapes for inputs; None leaves a size as it is declared.
@@ -150,6 +153,8 @@ def compile(
     :param max_iterations: of the e-graph; 0: the default.
     :param max_nodes: of the e-graph; 0: the default.
     :param memory_budget: bytes of scratch memory that the plan takes at most; 0: as many as it takes.
+    :param loop_limit: trips at most of loops of which only the data tell how many they make; 0: 1024 where something is
+        collected of every trip, else any number.
     :param profile: a device profile for the cost model.
     :param explain: a node of the model; ``plan.compilation.answer`` then says how it came to the plan.
     :param emit_onnx: a path for the optimized graph as an ONNX model.
@@ -165,6 +170,11 @@ def compile(
         memory_limit=0,
         cpu_level=None,
         require_signature=None,
+        processors=None,
+        run_memory_limit=0,
+        work_limit=0,
+        shapes=0,
+        buckets=buckets,
     )
     options: dict[str, Any] = dict(
         target=target,
@@ -189,6 +199,7 @@ def compile(
         max_iterations=max_iterations,
         max_nodes=max_nodes,
         memory_budget=memory_budget,
+        loop_limit=loop_limit,
     )
     source = _models.read(model)
     told = None if progress is None else lambda *row: progress(Progress(*row))

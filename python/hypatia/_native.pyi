@@ -41,8 +41,14 @@ class Engine:
         memory_limit: int,
         cpu_level: str | None,
         key: bytes | None,
+        processors: str | None,
+        run_memory_limit: int,
+        work_limit: float,
+        shapes: int,
+        buckets: dict[str, int] | None,
         /,
     ) -> Engine: ...
+    def cancel(self) -> None: ...
     def call(
         self, args: tuple[Any, ...], kwargs: dict[str, Any] | None, stream: int | None, as_dict: bool, /
     ) -> Any: ...

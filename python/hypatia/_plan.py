@@ -99,6 +99,11 @@ class Plan:
         memory_limit: int = 0,
         cpu_level: str | None = None,
         require_signature: bytes | None = None,
+        processors: str | None = None,
+        run_memory_limit: int = 0,
+        work_limit: float = 0,
+        shapes: int = 0,
+        buckets: Mapping[str, int] | int | None = None,
     ) -> Plan:
         """Loads a plan from a file, which is mapped and may be removed afterwards.
 
@@ -109,6 +114,12 @@ class Plan:
         :param memory_limit: bytes that the plan may take on the host and on its device; 0: no limit.
         :param cpu_level: the most that is used of the processor: ``"generic"``, ``"avx2"``, ``"avx512"``, ``"neon"``.
         :param require_signature: the public key of Ed25519, 32 bytes, that the plan has to be signed with.
+        :param processors: that help in runs, as ``"0-3,8"``; unless given all that the process may use.
+        :param run_memory_limit: bytes that each call under way may take beside the plan; 0: no limit.
+        :param work_limit: operations and bytes of a run together; 0: no limit.
+        :param shapes: sets of sizes that are kept prepared, the least used of which goes first; 0: 16.
+        :param buckets: what sizes are rounded up to a multiple of, by their names: ``{"batch": 8}``, so that few sets of
+            sizes are prepared; one number for all sizes that may be. Results are as without.
         """
         options = dict(
             device=device,
@@ -117,6 +128,11 @@ class Plan:
             memory_limit=memory_limit,
             cpu_level=cpu_level,
             require_signature=require_signature,
+            processors=processors,
+            run_memory_limit=run_memory_limit,
+            work_limit=work_limit,
+            shapes=shapes,
+            buckets=buckets,
         )
         return cls(_load(os.fspath(path), options), path=os.fspath(path), options=options)
 
@@ -131,6 +147,11 @@ class Plan:
         memory_limit: int = 0,
         cpu_level: str | None = None,
         require_signature: bytes | None = None,
+        processors: str | None = None,
+        run_memory_limit: int = 0,
+        work_limit: float = 0,
+        shapes: int = 0,
+        buckets: Mapping[str, int] | int | None = None,
     ) -> Plan:
         """Loads a plan from memory, which is copied. Parameters as of :meth:`load`."""
         options = dict(
@@ -140,6 +161,11 @@ class Plan:
             memory_limit=memory_limit,
             cpu_level=cpu_level,
             require_signature=require_signature,
+            processors=processors,
+            run_memory_limit=run_memory_limit,
+            work_limit=work_limit,
+            shapes=shapes,
+            buckets=buckets,
         )
         return cls(_load(_native.Blob(data), options), options=options)
 
@@ -165,6 +191,11 @@ class Plan:
     def synchronize(self) -> None:
         """Waits for runs that a GPU was given, and raises what went wrong in one of them."""
         self._engine.synchronize()
+
+    def cancel(self) -> None:
+        """Ends the runs of all calls that are under way in other threads, between two of their steps or two trips of a
+        loop: they raise :class:`CancelledError`. A run that is in its last step, or that a GPU was given, ends well."""
+        self._engine.cancel()
 
     def to_device(self, array: Any) -> _native.Tensor:
         """A copy of an array in the memory of the plan's device, which calls read where it is: for programs without a
@@ -353,8 +384,21 @@ def _load(source: str | _native.Blob, options: Mapping[str, Any]) -> _native.Eng
     key = options["require_signature"]
     if key is not None and len(key) != 32:
         raise ValueError(f"a public key has 32 bytes, this one {len(key)}")
+    rounded = options["buckets"]
     return _native.Engine.load(
-        source, kind, index, options["threads"], options["check"], options["memory_limit"], options["cpu_level"], key
+        source,
+        kind,
+        index,
+        options["threads"],
+        options["check"],
+        options["memory_limit"],
+        options["cpu_level"],
+        key,
+        options["processors"],
+        options["run_memory_limit"],
+        options["work_limit"],
+        options["shapes"],
+        {"": rounded} if isinstance(rounded, int) else None if rounded is None else dict(rounded),
     )
 
 

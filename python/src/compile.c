@@ -40,6 +40,7 @@ static const option options[] = {
     ONE(memory_budget, SIZE),
     ONE(max_seconds, REAL),
     ONE(golden_bytes, INT64),
+    ONE(loop_limit, INT64),
     ONE(no_builtin_rules, FLAG),
     ONE(allow_approximate, FLAG),
     ONE(no_rewrite, FLAG),

@@ -21,6 +21,31 @@ void engine_box_drop(engine_box *box)
 
 /* ---- contexts -------------------------------------------------------------------------------------------- */
 
+/* Makes room for one context more in a list; false without memory. */
+static bool make_room(hyp_context ***list, size_t count, size_t *room)
+{
+    if (count < *room) return true;
+    size_t more = 2 * *room + 4;
+    hyp_context **grown = realloc(*list, more * sizeof *grown);
+    if (!grown) return false;
+    *list = grown;
+    *room = more;
+    return true;
+}
+
+static hyp_context *take(engine_object *self)
+{
+    hyp_context *context = NULL;
+    hyp_diag diag = {0};
+    hyp_status status;
+    if (self->idle_count) return self->idle[--self->idle_count];
+    Py_BEGIN_ALLOW_THREADS
+        status = hyp_context_create(self->box->engine, &self->context, &context, &diag);
+    Py_END_ALLOW_THREADS
+    if (status != HYP_OK) native_raise(status, diag.message);
+    return context;
+}
+
 /* Contexts are taken and given back under Python's lock. There are as many as calls have ever been under way at once.
  */
 hyp_context *engine_take_context(engine_object *self)
@@ -30,30 +55,25 @@ hyp_context *engine_take_context(engine_object *self)
             PyThread_acquire_lock(self->turn, WAIT_LOCK);
         Py_END_ALLOW_THREADS
     }
-    if (self->idle_count) return self->idle[--self->idle_count];
-    hyp_context *context = NULL;
-    hyp_diag diag = {0};
-    hyp_status status;
-    Py_BEGIN_ALLOW_THREADS
-        status = hyp_context_create(self->box->engine, NULL, &context, &diag);
-    Py_END_ALLOW_THREADS
-    if (status == HYP_OK) return context;
-    if (self->one_context) PyThread_release_lock(self->turn);
-    native_raise(status, diag.message);
-    return NULL;
+    hyp_context *context = take(self);
+    if (context && !make_room(&self->busy, self->busy_count, &self->busy_room)) {
+        hyp_context_destroy(context);
+        context = NULL;
+        PyErr_NoMemory();
+    }
+    if (context)
+        self->busy[self->busy_count++] = context;
+    else if (self->one_context)
+        PyThread_release_lock(self->turn);
+    return context;
 }
 
 void engine_give_context(engine_object *self, hyp_context *context)
 {
-    if (self->idle_count == self->idle_room) {
-        size_t room = 2 * self->idle_room + 4;
-        hyp_context **idle = realloc(self->idle, room * sizeof *idle);
-        if (idle) {
-            self->idle = idle;
-            self->idle_room = room;
-        }
-    }
-    if (self->idle_count < self->idle_room)
+    size_t at = 0;
+    while (self->busy[at] != context) at++;
+    self->busy[at] = self->busy[--self->busy_count];
+    if (make_room(&self->idle, self->idle_count, &self->idle_room))
         self->idle[self->idle_count++] = context;
     else
         hyp_context_destroy(context); /* no memory to note it */
@@ -84,6 +104,24 @@ static PyObject *names_of(const hyp_engine *engine, size_t count,
     return names;
 }
 
+/* What contexts of the engine are made with. -1 with an exception set; a context is made where buckets are wanted, for
+ * that is when they are refused. */
+static int set_contexts(engine_object *self, const hyp_context_options *options, PyObject *buckets)
+{
+    self->context = *options;
+    if (buckets == Py_None) return 0;
+    if (native_sizes(buckets, &self->bucket_sizes, &self->context.bucket_count) < 0) return -1;
+    Py_INCREF(buckets); /* it has the names */
+    self->buckets = buckets;
+    for (size_t i = 0; i < self->context.bucket_count; i++)
+        if (!*self->bucket_sizes[i].name) self->bucket_sizes[i].name = NULL;
+    self->context.buckets = self->bucket_sizes;
+    hyp_context *context = engine_take_context(self);
+    if (!context) return -1;
+    engine_give_context(self, context);
+    return 0;
+}
+
 static engine_object *wrap(hyp_engine *engine, PyObject *blob, int32_t device_index)
 {
     engine_object *self = PyObject_New(engine_object, engine_type);
@@ -109,7 +147,8 @@ static engine_object *wrap(hyp_engine *engine, PyObject *blob, int32_t device_in
     return self;
 }
 
-/* load(plan, device, index, threads, check, memory_limit, cpu_level, key): of a path or a Blob. */
+/* load(plan, device, index, threads, check, memory_limit, cpu_level, key, processors, run_memory_limit, work_limit, shapes,
+ * buckets): of a path or a Blob. */
 static PyObject *load(PyObject *type, PyObject *args)
 {
     (void)type;
@@ -118,10 +157,18 @@ static PyObject *load(PyObject *type, PyObject *args)
     const char *key;
     Py_ssize_t key_size;
     unsigned long long memory_limit;
+    unsigned long long run_memory_limit;
+    Py_ssize_t shapes;
+    PyObject *buckets;
     hyp_engine_options options = {.size = sizeof options};
-    if (!PyArg_ParseTuple(args, "OiiipKzz#:load", &plan, &device, &options.device_index, &options.threads, &check,
-                          &memory_limit, &options.cpu_level, &key, &key_size))
+    hyp_context_options context = {.size = sizeof context};
+    if (!PyArg_ParseTuple(args, "OiiipKzz#zKdnO:load", &plan, &device, &options.device_index, &options.threads, &check,
+                          &memory_limit, &options.cpu_level, &key, &key_size, &options.processors, &run_memory_limit,
+                          &context.work_limit, &shapes, &buckets))
         return NULL;
+    if (shapes < 0) return PyErr_SetString(PyExc_ValueError, "shapes is below 0"), NULL;
+    context.memory_limit = run_memory_limit;
+    context.shapes = (size_t)shapes;
     options.device = (hyp_device_kind)device;
     options.checks = check ? HYP_CHECKS_STRICT : HYP_CHECKS_OFF;
     options.memory_limit = memory_limit;
@@ -143,7 +190,11 @@ static PyObject *load(PyObject *type, PyObject *args)
                       : hyp_engine_load_file(file, &options, &engine, &diag);
     Py_END_ALLOW_THREADS
     Py_XDECREF(path);
-    if (status == HYP_OK) return (PyObject *)wrap(engine, blob ? plan : NULL, options.device_index);
+    if (status == HYP_OK) {
+        engine_object *self = wrap(engine, blob ? plan : NULL, options.device_index);
+        if (self && set_contexts(self, &context, buckets) < 0) Py_CLEAR(self);
+        return (PyObject *)self;
+    }
     if (blob) blob_drop(blob->bytes);
     return native_raise(status, diag.message);
 }
@@ -158,6 +209,9 @@ static void engine_dealloc(PyObject *object)
         engine_box_drop(box);
     Py_END_ALLOW_THREADS
     free(self->idle);
+    free(self->busy);
+    PyMem_Free(self->bucket_sizes);
+    Py_XDECREF(self->buckets);
     if (self->turn) PyThread_free_lock(self->turn);
     Py_XDECREF(self->blob);
     Py_XDECREF(self->input_names);
@@ -290,13 +344,14 @@ static PyObject *engine_save(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* The context that no call uses for longest; NULL where there is none. */
-static hyp_context *oldest_context(engine_object *self)
+/* Takes the context that no call uses for longest; NULL where there is none. */
+static hyp_context *take_oldest(engine_object *self)
 {
     if (!self->idle_count) return NULL;
-    hyp_context *context = self->idle[0];
-    memmove(self->idle, self->idle + 1, --self->idle_count * sizeof *self->idle);
-    return context;
+    hyp_context *oldest = self->idle[0];
+    memmove(self->idle, self->idle + 1, (self->idle_count - 1) * sizeof *self->idle);
+    self->idle[self->idle_count - 1] = oldest;
+    return engine_take_context(self);
 }
 
 /* Waits for the work of all contexts that no call uses. */
@@ -307,7 +362,7 @@ static PyObject *engine_synchronize(PyObject *object, PyObject *unused)
     hyp_diag diag = {0};
     hyp_status status = HYP_OK;
     for (size_t left = self->one_context ? 1 : self->idle_count; left > 0 && status == HYP_OK; left--) {
-        hyp_context *context = self->one_context ? engine_take_context(self) : oldest_context(self);
+        hyp_context *context = self->one_context ? engine_take_context(self) : take_oldest(self);
         if (!context) return PyErr_Occurred() ? NULL : Py_BuildValue(""); /* other threads have taken them */
         Py_BEGIN_ALLOW_THREADS
             status = hyp_context_synchronize(context, &diag);
@@ -318,9 +373,20 @@ static PyObject *engine_synchronize(PyObject *object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+/* Ends the runs of all calls that are under way. */
+static PyObject *engine_cancel(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    engine_object *self = (engine_object *)object;
+    for (size_t i = 0; i < self->busy_count; i++) hyp_context_cancel(self->busy[i]);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"load", load, METH_VARARGS | METH_STATIC,
-     "load(plan, device, index, threads, check, memory_limit, cpu_level, key)"},
+     "load(plan, device, index, threads, check, memory_limit, cpu_level, key, processors, run_memory_limit, work_limit, "
+     "shapes, buckets)"},
+    {"cancel", engine_cancel, METH_NOARGS, "Ends the runs that are under way."},
     {"call", engine_call, METH_VARARGS, "call(args, kwargs, stream, as_dict): runs the plan."},
     {"save", engine_save, METH_VARARGS, "save(path): writes the plan, with what tuning found."},
     {"synchronize", engine_synchronize, METH_NOARGS, "Waits for all runs that have been queued."},

@@ -84,6 +84,11 @@ typedef struct engine_object {
     PyObject *input_names, *output_names; /* tuples */
     hyp_context **idle;                   /* contexts that no call uses */
     size_t idle_count, idle_room;
+    hyp_context **busy; /* that calls use */
+    size_t busy_count, busy_room;
+    hyp_context_options context; /* of all of them; what it points to is the next two's */
+    PyObject *buckets;           /* a dict; NULL: sizes are as they are given */
+    hyp_tensor *bucket_sizes;
     int32_t device_index;
     bool one_context;        /* the plan has variables, whose values are the context's */
     PyThread_type_lock turn; /* whose turn it is to use that one */

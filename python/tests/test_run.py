@@ -1,5 +1,6 @@
 """Calls of plans: how arguments are matched, arrays of NumPy, threads."""
 
+import pickle
 import threading
 import time
 
@@ -205,3 +206,105 @@ def test_lock_is_released(draw):
         if any(times[0] + quarter < t < times[1] - quarter for t in seen):
             return
     raise AssertionError("nothing else ran during a run")
+
+
+@pytest.mark.parametrize("buckets", [{"batch": 8}, 16])
+def test_buckets(layers, draw, buckets):
+    plan = hypatia.compile(layers.model, device="cpu", buckets=buckets)
+    copies = [
+        plan,
+        hypatia.Plan.from_bytes(plan.to_bytes(), device="cpu", buckets=buckets, shapes=1),
+        pickle.loads(pickle.dumps(plan)),
+    ]
+    for copy in copies:
+        for rows in (1, 7, 8, 9, 40, 2):
+            x = draw.standard_normal((rows, 8)).astype(np.float32)
+            y = copy(x)
+            assert y.shape == (rows, 4)
+            close(y, layers(x))
+    before = plan.memory_bytes  # what 16 rows are prepared with serves 9 to 16
+    plan(np.zeros((15, 8), np.float32))
+    first = plan.memory_bytes
+    plan(np.zeros((11, 8), np.float32))
+    assert before <= first == plan.memory_bytes
+
+
+def test_buckets_that_show_are_refused(layers):
+    mixed = model(
+        [helper.make_node("Softmax", ["x"], ["y"], axis=0, name="mixes")],
+        [("x", TensorProto.FLOAT, ["batch", 8])],
+        [("y", TensorProto.FLOAT, ["batch", 8])],
+    )
+    with pytest.raises(hypatia.UnsupportedError, match="mixes"):
+        hypatia.compile(mixed, device="cpu", buckets={"batch": 4})
+    data = hypatia.compile(layers.model, device="cpu").to_bytes()
+    for wrong, message in (({"rows": 4}, "rows"), ({"batch": 0}, "batch"), (-1, ".")):
+        with pytest.raises(hypatia.InvalidArgumentError, match=message):
+            hypatia.Plan.from_bytes(data, device="cpu", buckets=wrong)
+
+
+def test_limits_of_calls(layers, draw):
+    data = hypatia.compile(layers.model, device="cpu").to_bytes()
+    x = draw.standard_normal((3, 8)).astype(np.float32)
+    large = np.zeros((100000, 8), np.float32)
+    for limits in ({"work_limit": 1e5}, {"run_memory_limit": 1 << 20}):
+        plan = hypatia.Plan.from_bytes(data, device="cpu", **limits)
+        with pytest.raises(hypatia.LimitError, match=list(limits)[0].removeprefix("run_")):
+            plan(large)
+        close(plan(x), layers(x))
+    close(hypatia.Plan.from_bytes(data, device="cpu", processors="0", shapes=2)(x), layers(x))
+    with pytest.raises(hypatia.InvalidArgumentError, match="processors"):
+        hypatia.Plan.from_bytes(data, device="cpu", processors="nine")
+    with pytest.raises(ValueError, match="shapes"):
+        hypatia.Plan.from_bytes(data, device="cpu", shapes=-1)
+
+
+def counting(name="n"):
+    """y = x + 1, n times."""
+    kinds = {"i": TensorProto.INT64, "go": TensorProto.BOOL, "h": TensorProto.FLOAT}
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["more"]), helper.make_node("Add", ["h", "one"], ["h2"])],
+        "body",
+        [helper.make_tensor_value_info(n, kind, [] if n != "h" else ["rows"]) for n, kind in kinds.items()],
+        [
+            helper.make_tensor_value_info("more", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("h2", TensorProto.FLOAT, ["rows"]),
+        ],
+    )
+    return model(
+        [helper.make_node("Loop", [name, "", "x"], ["y"], body=body)],
+        [("x", TensorProto.FLOAT, ["rows"]), (name, TensorProto.INT64, [])],
+        [("y", TensorProto.FLOAT, ["rows"])],
+        {"one": np.float32(1)},
+    )
+
+
+def test_cancel():
+    plan = hypatia.compile(counting(), device="cpu")
+    x = np.zeros(3, np.float32)
+    assert plan(x, 5).tolist() == [5, 5, 5]
+    plan.cancel()  # nothing is under way
+    assert plan(x, 5).tolist() == [5, 5, 5]
+    caught = []
+
+    def run():
+        try:
+            plan(x, 1 << 62)
+        except hypatia.CancelledError as error:
+            caught.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        plan.cancel()
+        time.sleep(0.001)
+    assert len(caught) == 2
+    assert plan(x, 7).tolist() == [7, 7, 7]
+
+
+def test_loop_limit():
+    plan = hypatia.compile(counting(), device="cpu", loop_limit=10)
+    assert plan(np.zeros(1, np.float32), 10).tolist() == [10]
+    with pytest.raises(hypatia.LimitError, match="10"):
+        plan(np.zeros(1, np.float32), 11)
