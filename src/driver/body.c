@@ -82,7 +82,8 @@ static hyp_status compile(body *b, const hyp_graph *graph, void **out_plan, size
     b->graph = graph;
     HYP_TRY(optimize(b, diag));
     hyp_codegen_options options = hyp_settings_codegen(&b->settings);
-    hyp_used_classes(rewrite, classes);
+    hyp_used_classes(&b->settings, rewrite, classes);
+    memcpy(b->settings.body_classes, classes, sizeof classes);
     options.classes = classes;
     HYP_TRY(hyp_codegen_lower(b->graph, &options, &b->lowered, diag));
     HYP_TRY(hyp_verification_prepare(&b->verification, graph, &b->settings, rewrite, diag));
@@ -103,6 +104,8 @@ hyp_status hyp_compile_body(void *settings, const hyp_graph *graph, void **out_p
     hyp_graph_init(&b.rewritten, graph->dims);
     hyp_status status = set_options(&b, settings, graph, diag);
     if (status == HYP_OK) status = compile(&b, graph, out_plan, out_bytes, diag);
+    if (status == HYP_OK)
+        memcpy(((hyp_settings *)settings)->body_classes, b.settings.body_classes, sizeof b.settings.body_classes);
     hyp_verification_dispose(&b.verification);
     hyp_lowered_dispose(&b.lowered);
     hyp_rewrite_report_dispose(&b.rewrite);

@@ -232,7 +232,7 @@ static hyp_status lower(compilation *c, hyp_diag *diag)
         flags[flag_count++] = form;
     }
     char classes[HYP_CLASSES];
-    hyp_used_classes(o->no_rewrite ? NULL : &c->rewrite, classes);
+    hyp_used_classes(&c->settings, o->no_rewrite ? NULL : &c->rewrite, classes);
     hyp_codegen_options options = hyp_settings_codegen(&c->settings);
     options.classes = classes;
     options.model_name = info.graph_name;

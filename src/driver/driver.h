@@ -10,6 +10,8 @@
 
 /* ---- options.c: the caller's options, checked, with their files read ------------------------------------ */
 
+enum { HYP_CLASSES = 8 };
+
 typedef struct hyp_settings {
     hyp_compile_options options; /* precision is never NULL */
     const hyp_target *target;
@@ -22,6 +24,7 @@ typedef struct hyp_settings {
     hyp_train_options train; /* where options.train is given, which points to it */
     hyp_progress *progress;  /* of the compilation; NULL where there is none to tell of */
     hyp_limit *limit;        /* of its search; may be NULL */
+    char body_classes[HYP_CLASSES]; /* of the rules that bodies of loops owe their form to, of those compiled so far */
     hyp_arena arena;         /* owns the texts, the profile and the sizes of symbols */
 } hyp_settings;
 
@@ -106,9 +109,9 @@ void hyp_sample_sizes(const hyp_graph *g, const hyp_settings *settings, hyp_draw
 
 /* ---- verify.c --------------------------------------------------------------------------------------------- */
 
-/* E, and the classes of the rules that the result owes its form to, as in a plan. `rewrite` NULL: nothing was rewritten. */
-enum { HYP_CLASSES = 8 };
-void hyp_used_classes(const hyp_rewrite_report *rewrite, char out[HYP_CLASSES]);
+/* E, and the classes of the rules that the result, with the bodies of its loops, owes its form to, as in a plan. `rewrite` NULL:
+ * nothing was rewritten. */
+void hyp_used_classes(const hyp_settings *settings, const hyp_rewrite_report *rewrite, char out[HYP_CLASSES]);
 
 typedef enum hyp_verify_mode { HYP_VERIFY_OFF, HYP_VERIFY_WARN, HYP_VERIFY_STRICT } hyp_verify_mode;
 

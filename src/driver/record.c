@@ -190,7 +190,7 @@ static hyp_status put_record(hyp_strbuf *sb, const hyp_settings *s, const hyp_gr
     char classes[HYP_CLASSES];
     hyp_strbuf graph = {0};
     size_t left_out = r->left_out;
-    hyp_used_classes(rewrite, classes);
+    hyp_used_classes(s, rewrite, classes);
     hyp_json_begin(sb, NULL, '{');
     hyp_json_put_count(sb, "version", 1);
     put_device(sb, s);

@@ -9,11 +9,11 @@
 
 /* ---- what is expected ----------------------------------------------------------------------------------- */
 
-void hyp_used_classes(const hyp_rewrite_report *rewrite, char out[HYP_CLASSES])
+void hyp_used_classes(const hyp_settings *settings, const hyp_rewrite_report *rewrite, char out[HYP_CLASSES])
 {
     size_t count = 0;
     for (const char *c = "EZNRA"; *c; c++) {
-        bool used = *c == 'E';
+        bool used = *c == 'E' || strchr(settings->body_classes, *c);
         for (size_t i = 0; rewrite && i < rewrite->rule_count; i++)
             used = used || (rewrite->rules[i].used && rewrite->rules[i].numeric_class[0] == *c);
         if (used) out[count++] = *c;
@@ -174,7 +174,7 @@ hyp_status hyp_verification_prepare(hyp_verification *v, const hyp_graph *import
     if (v->mode == HYP_VERIFY_OFF) return HYP_OK;
     const hyp_compile_options *o = &settings->options;
     char classes[HYP_CLASSES];
-    hyp_used_classes(rewrite, classes);
+    hyp_used_classes(settings, rewrite, classes);
     hyp_expect_options e = hyp_expectation(settings->precision, classes);
     given c = {v, &e};
     double start = hyp_limit_clock();

@@ -365,6 +365,39 @@ static void kernels_of_the_caller_are_called_in_trips(void **state)
     free(c.plan);
 }
 
+/* y = (x W) * 3, by itself or in a loop. */
+static compiled scaled(bool in_loop)
+{
+    model_builder b;
+    mb_init(&b, 18);
+    mb_input(&b, "x", HYP_F32, "rows 2");
+    mb_input(&b, "n", HYP_I64, "");
+    mb_const(&b, "w", HYP_F32, "2 2", "0.3 1.7 -0.9 0.1");
+    mb_const(&b, "three", HYP_F32, "", "3.1");
+    HypOnnx__NodeProto *loop = in_loop ? mb_node(&b, "Loop", "n - x", "y", "") : NULL;
+    mb_node(&b, "MatMul", in_loop ? "h w" : "x w", "p", "");
+    mb_node(&b, "Mul", "p three", in_loop ? "h2" : "y", "");
+    if (in_loop) {
+        mb_node(&b, "Identity", "go", "more", "");
+        mb_graph(&b, loop, "body", "i go h", "more h2", 3);
+    }
+    mb_output(&b, "y");
+    return compile(&b, 0);
+}
+
+static void the_plan_tells_the_classes_of_its_bodies(void **state)
+{
+    (void)state;
+    hyp_engine *engine;
+    for (int k = 0; k < 2; k++) {
+        compiled c = scaled(k);
+        ASSERT_OK(hyp_engine_load_memory(c.plan, c.size, NULL, &engine, &why));
+        assert_non_null(strchr(hyp_engine_classes(engine), 'R')); /* the scale is a part of the weights */
+        hyp_engine_destroy(engine);
+        free(c.plan);
+    }
+}
+
 /* Whatever is changed in a plan that is loaded without looking at checksums: it is refused, or gives some numbers. */
 static void changed_plans_do_no_harm(void **state)
 {
@@ -418,6 +451,7 @@ int main(void)
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(contexts_run_at_once),
         cmocka_unit_test(kernels_of_the_caller_are_called_in_trips),
+        cmocka_unit_test(the_plan_tells_the_classes_of_its_bodies),
         cmocka_unit_test(changed_plans_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
