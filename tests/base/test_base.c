@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -375,6 +376,43 @@ static void an_array_grows_at_its_front(void **state)
     hyp_large_free(p, have);
 }
 
+/* Whether the mapping that has this address asks for huge pages, by /proc/self/smaps; `otherwise` where that does not say. */
+static bool asks_for_huge_pages(const void *p, bool otherwise)
+{
+    char line[512];
+    bool inside = false, asks = otherwise;
+    FILE *f = fopen("/proc/self/smaps", "r");
+    while (f && fgets(line, sizeof line, f)) {
+        unsigned long from, to;
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2) inside = from <= (uintptr_t)p && (uintptr_t)p < to;
+        if (inside && strncmp(line, "VmFlags:", 8) == 0) asks = strstr(line, " hg") != NULL;
+    }
+    if (f) fclose(f);
+    return asks;
+}
+
+/* Large blocks, as packed weights are, ask for huge pages and begin at one; small ones do not. */
+static void large_blocks_ask_for_huge_pages(void **state)
+{
+    (void)state;
+    enum { HUGE = 1 << 21 };
+    if (access("/sys/kernel/mm/transparent_hugepage/enabled", R_OK) != 0) {
+        print_message("skipped: the kernel has no huge pages that a program can ask for\n");
+        skip();
+    }
+#ifdef HYP_SMALL_SIZES
+    print_message("skipped: large blocks are malloc's here\n");
+    skip();
+#endif
+    char *large = hyp_aligned_alloc(64, 3 * (size_t)HUGE + 5), *small = hyp_aligned_alloc(64, 4096);
+    assert_true(large && small && (uintptr_t)large % HUGE == 0);
+    large[0] = large[3 * (size_t)HUGE + 4] = 1;
+    assert_true(asks_for_huge_pages(large, true));
+    assert_false(asks_for_huge_pages(small, false));
+    hyp_aligned_free(large);
+    hyp_aligned_free(small);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -396,6 +434,7 @@ int main(void)
         cmocka_unit_test(outfile_writes_into_a_file_without_a_name),
         cmocka_unit_test(nearest_name),
         cmocka_unit_test(an_array_grows_at_its_front),
+        cmocka_unit_test(large_blocks_ask_for_huge_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
