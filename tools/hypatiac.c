@@ -46,6 +46,7 @@ enum {
     OPT_CUSTOM_DOMAIN,
     OPT_CUSTOM_OUTPUT,
     OPT_LOOP_LIMIT,
+    OPT_WRITE_LOOPS,
     OPT_TRAIN, /* and the rest of TRAIN_... behind it */
     OPT_MEMORY_BUDGET = OPT_TRAIN + TRAIN_OPTIONS,
     OPT_RECOMPUTE,
@@ -103,6 +104,7 @@ static const cli_option options[] = {
     [OPT_CUSTOM_DOMAIN] = {"custom-domain", 0, "NAME", "operators of this domain are kernels that the program gives to the runtime"},
     [OPT_CUSTOM_OUTPUT] = {"custom-output", 0, "OUT:TYPE:DIMS", "type of a custom operator's result, if the model lacks it: y:f32:batchx64"},
     [OPT_LOOP_LIMIT] = {"loop-limit", 0, "N", "trips of loops of which only the data tell how many (1024 where something is collected)"},
+    [OPT_WRITE_LOOPS] = {"write-loops", 0, NULL, "write loops out that the data end, for all trips that they may make"},
     TRAIN_ROWS(OPT_TRAIN),
     [OPT_MEMORY_BUDGET] = {"memory-budget", 0, "BYTES", "of scratch memory: 512M, 2G; values are computed again instead of kept"},
     [OPT_RECOMPUTE] = {"recompute", 0, "PATTERN", "for --train: nodes whose values are computed again, not kept: '/h.*/mlp/*'"},
@@ -226,6 +228,7 @@ static bool read_option(request *r, const cli_args *args, int option, const char
         if (cli_parse_int(value, 1, (int64_t)1 << 40, &c->loop_limit)) break;
         cli_usage_error(args, "--loop-limit: '%s' is no number of trips between 1 and 2^40", value);
         return false;
+    case OPT_WRITE_LOOPS: c->write_loops = true; break;
     case OPT_MEMORY_BUDGET:
         if (cli_parse_bytes(value, &c->memory_budget)) break;
         cli_usage_error(args, "--memory-budget: '%s' is no number of bytes: 4096, 512K, 1.5G", value);

@@ -273,6 +273,9 @@ typedef struct hyp_compile_options {
      * and results that collect something of every trip take memory for so many. 0 = 1024 for loops with such results, any
      * number for others. */
     int64_t loop_limit;
+    /* Loops that the data end before the last of a known number of trips are written out for all of them, as for GPUs and with
+     * emit_onnx, not run trip by trip, which is what CPUs do: all trips are computed then, and the plan is verified. */
+    bool write_loops;
 } hyp_compile_options;
 
 typedef struct hyp_compile_rule_use {

@@ -118,6 +118,7 @@ def compile(
     max_nodes: int = 0,
     memory_budget: int = 0,
     loop_limit: int = 0,
+    write_loops: bool = False,
     profile: Path | None = None,
     explain: str | None = None,
     emit_onnx: Path | None = None,
@@ -155,6 +156,8 @@ def compile(
     :param memory_budget: bytes of scratch memory that the plan takes at most; 0: as many as it takes.
     :param loop_limit: trips at most of loops of which only the data tell how many they make; 0: 1024 where something is
         collected of every trip, else any number.
+    :param write_loops: write loops out that the data end, for all trips that they may make, also for a CPU, which else
+        runs them trip by trip.
     :param profile: a device profile for the cost model.
     :param explain: a node of the model; ``plan.compilation.answer`` then says how it came to the plan.
     :param emit_onnx: a path for the optimized graph as an ONNX model.
@@ -200,6 +203,7 @@ def compile(
         max_nodes=max_nodes,
         memory_budget=memory_budget,
         loop_limit=loop_limit,
+        write_loops=write_loops,
     )
     source = _models.read(model)
     told = None if progress is None else lambda *row: progress(Progress(*row))

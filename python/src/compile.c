@@ -45,6 +45,7 @@ static const option options[] = {
     ONE(allow_approximate, FLAG),
     ONE(no_rewrite, FLAG),
     ONE(no_record, FLAG),
+    ONE(write_loops, FLAG),
     {"rule_files", TEXTS, AT(rule_files), AT(rule_file_count), 0},
     {"disabled_rules", TEXTS, AT(disabled_rules), AT(disabled_rule_count), 0},
     {"only_rules", TEXTS, AT(only_rules), AT(only_rule_count), 0},

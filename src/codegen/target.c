@@ -12,7 +12,8 @@ static const hyp_target targets[] = {
     {.name = "cpu",
      .machines = {{"any", "cpu"}, {"generic", "generic"}, {"avx2", "avx2"}, {"avx512", "avx512"}, {"neon", "cpu"}},
      .streams = 1,
-     .multiplies_integers = true},
+     .multiplies_integers = true,
+     .runs_loops = true},
     /* warps read rows of weights whole, and every launch costs */
     {.name = "cuda",
      .machines = {{"h200", "h200"}, {"h100", "h100"}},

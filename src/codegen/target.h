@@ -31,6 +31,8 @@ typedef struct hyp_target {
     bool reads_rows_in_place;
     /* Attention of one row reads keys and values of a past where they lie, beside the new ones. */
     bool reads_keys_in_parts;
+    /* It runs loops trip by trip. */
+    bool runs_loops;
 } hyp_target;
 
 /* NULL when there is none of this name. */

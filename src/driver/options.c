@@ -304,5 +304,6 @@ hyp_onnx_options hyp_import_options(const hyp_compile_options *o)
                               .custom_domain_count = o->custom_domain_count,
                               .custom_outputs = o->custom_outputs,
                               .custom_output_count = o->custom_output_count,
+                              .runs_loops = known && target->runs_loops && !o->write_loops && !o->train && !o->emit_onnx,
                               .loop_limit = o->loop_limit};
 }

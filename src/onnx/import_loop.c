@@ -1,7 +1,8 @@
-/* Loop, written out. How many trips there are has to be known here, or at least a number that they do not exceed: where
- * a condition that depends on data ends a Loop, all are computed, as if it had not ended; selects keep what was there
- * when it did, and of what trips collect that of the trips that count is kept, as large as the data say. Other loops
- * are run (loop_run.c), and so are those that come to too much. */
+/* Loop, written out. How many trips there are has to be known here, or at least a number that they do not exceed:
+ * where a condition that depends on data ends a Loop, all are computed, as if it had not ended; selects keep what was
+ * there when it did, and of what trips collect that of the trips that count is kept, as large as the data say. Other
+ * loops are run (loop_run.c), and so are those that come to too much and, where the options say so, those that the
+ * data end. */
 #include "ir/constants.h"
 #include "onnx/loop.h"
 
@@ -27,11 +28,16 @@ static hyp_status decide(hyp_onnx_loop *l, hyp_value_id condition, bool *out_end
 
 static hyp_status add_trips(hyp_onnx_loop *l, int64_t most, hyp_value_id condition)
 {
+    enum { FEW = 8 }; /* trips that may as well be computed in vain */
     const hyp_type index = {.dtype = HYP_I64};
     bool ends = false;
     for (int64_t t = 0; t < most; t++) {
         if (condition != HYP_NO_VALUE) HYP_TRY(decide(l, condition, &ends));
         if (ends) break;
+        if (l->running != HYP_NO_VALUE && l->may_run && most > FEW) {
+            l->is_to_run = true;
+            return hyp_fail(l->n->im->diag, HYP_ERR_LIMIT, "the data end it, perhaps long before the last trip");
+        }
         HYP_TRY(hyp_graph_add_const(l->n->im->g, NULL, &index, &t, sizeof t, true, &l->in[0], l->n->im->diag));
         HYP_TRY(hyp_onnx_loop_add(l, t));
         HYP_TRY(hyp_onnx_loop_hand_on(l, l->in + 2));
@@ -127,12 +133,33 @@ static hyp_status run_as_loop(hyp_onnx_loop *l, hyp_onnx_run *run, uint32_t carr
 static hyp_status write_out_loop(hyp_onnx_loop *l, int64_t most, uint32_t carried)
 {
     const hyp_onnx_node *n = l->n;
+    l->rows.len = l->ran.len = 0;
+    l->running = HYP_NO_VALUE;
     hyp_onnx_loop_begin(l, 1, carried, l->in + 2, n->inputs + 2);
     HYP_TRY(hyp_onnx_add_scalar(n, HYP_BOOL, 1, &l->in[1]));
     n->im->writing++;
     hyp_status status = add_trips(l, most, hyp_onnx_has_input(n, 1) ? n->inputs[1] : HYP_NO_VALUE);
     n->im->writing--;
     return status == HYP_OK ? stack_results(l) : status;
+}
+
+/* Written out or run, whichever is possible, and whichever is meant where both are. */
+static hyp_status add_loop(hyp_onnx_loop *l, hyp_onnx_run *run, hyp_status counted, int64_t most, uint32_t carried)
+{
+    hyp_importer *im = l->n->im;
+    const hyp_onnx_mark before = hyp_onnx_mark_end(im);
+    l->may_run = im->options->runs_loops && !im->writing;
+    hyp_status status = counted == HYP_OK ? write_out_loop(l, most, carried) : counted;
+    if (status == HYP_OK) return HYP_OK;
+    HYP_TRY(hyp_onnx_loop_want_run(im, counted != HYP_OK, status));
+    hyp_onnx_go_back(im, &before);
+    *im->diag = (hyp_diag){0};
+    status = run_as_loop(l, run, carried);
+    if (!l->is_to_run || (status != HYP_ERR_UNSUPPORTED && status != HYP_ERR_LIMIT) || im->again) return status;
+    hyp_onnx_go_back(im, &before);
+    *im->diag = (hyp_diag){0};
+    l->may_run = false;
+    return write_out_loop(l, most, carried);
 }
 
 static hyp_status import_loop(hyp_onnx_node *n)
@@ -151,16 +178,8 @@ static hyp_status import_loop(hyp_onnx_node *n)
     size_t results = n->output_count > carried ? n->output_count : carried;
     hyp_status status = hyp_onnx_loop_open(&l, n, 2 + (size_t)carried, 1 + results);
     if (status == HYP_OK) {
-        const hyp_onnx_mark before = hyp_onnx_mark_end(n->im);
         l.collected = (uint32_t)(l.graph->n_output - 1 - carried);
-        status = counted == HYP_OK ? write_out_loop(&l, most, carried) : counted;
-        bool runs = status != HYP_OK;
-        if (runs) status = hyp_onnx_loop_want_run(n->im, counted != HYP_OK, status);
-        if (runs && status == HYP_OK) {
-            hyp_onnx_go_back(n->im, &before);
-            *n->im->diag = (hyp_diag){0};
-            status = run_as_loop(&l, &run, carried);
-        }
+        status = add_loop(&l, &run, counted, most, carried);
     }
     hyp_onnx_loop_close(&l);
     return status;

@@ -17,6 +17,8 @@ typedef struct hyp_onnx_loop {
     HYP_VEC(hyp_value_id) rows; /* `collected` of every trip */
     HYP_VEC(hyp_value_id) ran;  /* of every trip: [1], whether it is one of the model's */
     hyp_value_id running;       /* the same of the trip at hand, a scalar; HYP_NO_VALUE while it is known to be */
+    bool may_run;               /* where the data end it: it is not written out, but for a few trips */
+    bool is_to_run;             /* so it was found */
 } hyp_onnx_loop;
 
 const HypOnnx__GraphProto *hyp_onnx_loop_body(const hyp_onnx_node *n); /* NULL: it has none */

@@ -47,6 +47,7 @@ typedef struct hyp_onnx_options {
      * loops are refused. */
     hyp_status (*compile_body)(void *user, const hyp_graph *body, void **out_plan, size_t *out_bytes, hyp_diag *diag);
     void *compile_user;
+    bool runs_loops; /* a loop that the data end is run where it can be, not written out for as many trips as it may make */
     int64_t loop_limit; /* `--loop-limit`: trips of such a loop, where only the data tell how many; 0 = 1024 where
                            something is collected of them, else any number */
 } hyp_onnx_options;

@@ -75,6 +75,14 @@ def counted():
     yield "below none", model([node("Loop", "n - x", "y", body=one)], N, {"y": (F32, None)}, w), rows([-1, -(1 << 62)])
 
 
+def bounded(most):
+    """The data end it, or its trip count does."""
+    c = {"half": np.float32(0.5), "least": np.float32(0.01), "t": np.bool_(True), "k": at(most)}
+    halve = [node("Mul", "h half", "h2"), node("ReduceMax", "h2", "m", keepdims=0), node("Greater", "m least", "on")]
+    return model([node("Loop", "k t x", "y ms", body=body(halve, {"h": F32}, {"on": BOOL, "h2": F32, "m": F32}))], X,
+                 {"y": (F32, None), "ms": (F32, None)}, c)
+
+
 def by_data():
     halve = [node("Mul", "h half", "h2"), node("ReduceMax", "h2", "m", keepdims=0), node("Greater", "m least", "on")]
     c = {"half": np.float32(0.5), "least": np.float32(0.01), "t": np.bool_(True), "zero": at(0), "one": at(1),
@@ -92,6 +100,8 @@ def by_data():
     yield "an input says whether", model([node("Loop", "n go0 x", "y ms", body=rows_too)], {**N, "go0": (BOOL, ())},
                                          {"y": (F32, None), "ms": (F32, None)}, c), [
         {"x": abs(f32(2, 4)) * 100, "n": at(n), "go0": np.array(g)} for n in (0, 1, 5, 100) for g in (True, False)]
+    for most in (8, 9, 64):
+        yield f"at most {most} trips", bounded(most), cases
     yield "rows go on", model(
         [node("Loop", "- t x", "y ms", body=rows_too), node("Exp", "ms", "e"), node("Unsqueeze", "e one", "u"), node("Add", "u u", "v")],
         X, {"v": (F32, None)}, {**c, "one": i64(1)}), cases
@@ -227,6 +237,23 @@ def too_much():
                                   {"y": (F32, None)}, {"t": np.bool_(True), "least": np.float32(0)})
 
 
+def check_choice(judge):
+    """Which loops that the data end are run, and that they give the same written out."""
+    x = abs(f32(3, 4))
+    for most, options, runs in ((8, (), False), (9, (), True), (9, ("--write-loops",), False), (9, ("--target", "cuda"), False)):
+        path, plan = write(judge, bounded(most))
+        name = f"at most {most} trips {' '.join(options)}"
+        done = hyp.tool("hypatiac", path, "-o", plan, *options)
+        if done.returncode or ("hypatia::Loop" in done.stdout) != runs:
+            judge.fail(name, f"is {'not ' if runs else ''}run: {done.stdout} {done.stderr}")
+            continue
+        with hyp.Engine(plan, "cpu") as engine:
+            judge.compare(name, engine.run({"x": x}), judge.expected(name, bounded(most), [{"x": x}])[0])
+    done = hyp.tool("hypatiac", write(judge, bounded(9))[0], "--dry-run", "--emit-onnx", os.path.join(judge.folder.name, "out.onnx"))
+    if done.returncode:
+        judge.fail("emitted", done.stderr)
+
+
 def check_too_much(judge):
     for name, made in too_much():
         path, plan = write(judge, made)
@@ -267,6 +294,7 @@ def main():
         for name, made, cases in family:
             judge.judge(name, made, cases, VARIANTS)
             count += 1
+    check_choice(judge)
     check_too_much(judge)
     check_refusals(judge)
     return judge.finish(count)
