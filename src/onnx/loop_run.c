@@ -314,6 +314,7 @@ static hyp_status count_rows(const making *m, bool always, hyp_dim *rows, bool *
     int64_t most = m->im->options->loop_limit ? m->im->options->loop_limit : MOST_TRIPS;
     *rows = r->is_sized ? r->most : most;
     if (hyp_dim_is_const(*rows) && *rows < 0) *rows = 0;
+    if (!always && m->im->options->loop_limit && hyp_dim_is_const(*rows) && *rows > most) *rows = most;
     *counts = m->run->collected && (!always || !r->is_sized);
     return *counts ? hyp_onnx_new_data_size(m->n, *rows, rows) : HYP_OK;
 }

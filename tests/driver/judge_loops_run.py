@@ -267,6 +267,26 @@ def check_too_much(judge):
         print(f"{name}: {os.path.getsize(plan)} bytes, {time.monotonic() - began:.2f} s")
 
 
+def check_number(judge):
+    """A plan has as many loops as it has bodies, those within others, too: a small file must not make engines without end."""
+    chain = lambda count, make: [make(k, f"h{k}", f"h{k + 1}") for k in range(count)]  # noqa: E731
+    for outer, fits in ((15, True), (16, False)):
+        inner = lambda k, x, y: node("Loop", f"n - {x}_in", f"{y}_in", body=body(  # noqa: E731
+            [node("Neg", f"g{k}", f"g{k}_"), node("Identity", f"go{k}", f"on{k}")], {f"g{k}": F32}, {f"on{k}": BOOL, f"g{k}_": F32}, deep=str(k)))
+        whole = lambda k, x, y: node("Loop", f"n - {x}", y, body=body(  # noqa: E731
+            [*chain(16, inner), KEEP], {"h0_in": F32}, {"on": BOOL, "h16_in": F32}))
+        path, plan = write(judge, model([node("Identity", "x", "h0"), *chain(outer, whole)], N, {f"h{outer}": (F32, None)}))
+        hyp.compile_model(path, plan, no_rewrite=True)
+        try:
+            with hyp.Engine(plan, "cpu") as engine:
+                engine.run({"x": f32(1, 4), "n": at(1)})
+            if not fits:
+                judge.fail("many loops", "are loaded")
+        except hyp.Error as error:
+            if fits or "256" not in str(error):
+                judge.fail("many loops", error)
+
+
 def check_refusals(judge):
     for name, made, wanted in refused():
         path, _ = write(judge, made)
@@ -296,6 +316,7 @@ def main():
             count += 1
     check_choice(judge)
     check_too_much(judge)
+    check_number(judge)
     check_refusals(judge)
     return judge.finish(count)
 

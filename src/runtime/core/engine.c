@@ -196,7 +196,7 @@ hyp_status hyp_engine_read_allocator(hyp_engine_options *options, hyp_allocator 
 }
 
 /* Exactly one of path and data is given. `around` may be NULL. */
-static hyp_status load(const hyp_backend *const *backends, const hyp_engine *around, const char *path, const void *data,
+static hyp_status load(const hyp_backend *const *backends, hyp_engine *around, const char *path, const void *data,
                        size_t size, const hyp_engine_options *given, hyp_engine **out, hyp_diag *diag)
 {
     hyp_engine_options options;
@@ -214,6 +214,7 @@ static hyp_status load(const hyp_backend *const *backends, const hyp_engine *aro
     e->account = hyp_account_of(&e->source, options.memory_limit);
     e->charged = around ? around->charged : &e->account;
     e->depth = around ? around->depth + 1 : 0;
+    e->root = around ? around->root : e;
     e->grouped = options.group != NULL;
     hyp_mem_account *before = hyp_mem_charge(e->charged);
     hyp_plan_open_options open = {.header_only = options.checks == HYP_CHECKS_OFF, .signer = options.require_signature};
@@ -259,7 +260,8 @@ hyp_status hyp_plan_memory_needed(const char *path, const hyp_engine_options *gi
         for (size_t i = 0; hyp_backends[i] && status == HYP_OK; i++) {
             if (options.device != HYP_DEVICE_AUTO && options.device != hyp_backends[i]->kind) continue;
             size_t bytes = hyp_engine_bound(&plan, hyp_backends[i]);
-            status = hyp_loops_bound(&plan, hyp_backends[i], 0, &bytes, diag);
+            size_t bodies = 0;
+            status = hyp_loops_bound(&plan, hyp_backends[i], 0, &bodies, &bytes, diag);
             if (bytes > most) most = bytes;
         }
         if (status == HYP_OK) *out_bytes = hyp_mem_used(&account) + most;

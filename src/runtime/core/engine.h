@@ -35,6 +35,8 @@ typedef struct hyp_edition {
 /* Immutable after loading, but for `newest`, `shared`, `account` and the two that say how long it lives. */
 struct hyp_engine {
     int depth;                /* in so many loops, of whose bodies this is the plan */
+    hyp_engine *root;         /* itself, or the engine of the plan around them all */
+    size_t body_count;        /* of a root: loops in it, those within bodies, too */
     hyp_engine **bodies;      /* by step: of loops; NULL: there are none */
     hyp_mem_account *charged; /* `account`, or that of the engine around */
     atomic_size_t holders;   /* the caller, until it has destroyed it, and every context */

@@ -5,7 +5,9 @@
 #include "base/dtype.h"
 #include "base/loop.h"
 
-enum { DEEPEST = 8, ALIGN = 64 }; /* bodies within bodies: each is an engine, and a few frames of the stack in a run */
+/* Bodies within bodies, and of a plan together: each is an engine, though steps may share its bytes, and a few frames of
+ * the stack in a run. */
+enum { DEEPEST = 8, MOST_BODIES = 256, ALIGN = 64 };
 
 /* One loop in a context. Arrays are in the context's arena. */
 struct hyp_loop_state {
@@ -115,8 +117,10 @@ static hyp_status load_body(hyp_engine *e, size_t step, const hyp_engine_options
     const hyp_custom_step *s = e->plan.custom[step];
     const HypPlan__Custom *k = e->plan.program->steps[step]->custom;
     const HypPlan__Tensor *t = e->plan.program->tensors[s->loop.plan];
-    if (e->depth == DEEPEST)
-        return hyp_fail(diag, HYP_ERR_LIMIT, "loops that are run are nested more than %d deep", DEEPEST);
+    if (e->depth == DEEPEST || e->root->body_count == MOST_BODIES)
+        return hyp_fail(diag, HYP_ERR_LIMIT, "a plan has at most %d loops that are run, nested %d deep", MOST_BODIES,
+                        DEEPEST);
+    e->root->body_count++;
     HYP_TRY(hyp_engine_load_within(e, hyp_plan_weight(&e->plan, s->loop.plan), (size_t)t->bytes, options,
                                    &e->bodies[step], diag));
     return check_body(e, k, &s->loop, e->bodies[step], diag);
@@ -148,20 +152,21 @@ static bool is_loop(const HypPlan__Step *s)
            strcmp(s->custom->call->kernel, HYP_LOOP_NAME) == 0;
 }
 
-hyp_status hyp_loops_bound(const hyp_plan *plan, const hyp_backend *backend, int depth, size_t *bytes, hyp_diag *diag)
+hyp_status hyp_loops_bound(const hyp_plan *plan, const hyp_backend *backend, int depth, size_t *bodies, size_t *bytes,
+                           hyp_diag *diag)
 {
     const HypPlan__Program *p = plan->program;
     const hyp_plan_open_options seen = {.header_only = true}; /* whatever it is, loading it will tell */
     for (size_t i = 0; i < p->n_steps && depth < DEEPEST; i++) {
         hyp_loop_shape shape;
         hyp_plan body;
-        if (!is_loop(p->steps[i])) continue;
+        if (!is_loop(p->steps[i]) || (*bodies)++ >= MOST_BODIES) continue;
         HYP_TRY(hyp_loop_read(p, p->steps[i]->custom, &shape, diag));
         size_t before = hyp_mem_used(hyp_mem_charged());
         HYP_TRY(hyp_plan_open_memory(hyp_plan_weight(plan, shape.plan), (size_t)p->tensors[shape.plan]->bytes,
                                      "body of a loop", &seen, &body, diag));
         *bytes += hyp_mem_used(hyp_mem_charged()) - before + hyp_engine_bound(&body, backend);
-        hyp_status status = hyp_loops_bound(&body, backend, depth + 1, bytes, diag);
+        hyp_status status = hyp_loops_bound(&body, backend, depth + 1, bodies, bytes, diag);
         hyp_plan_close(&body);
         HYP_TRY(status);
     }

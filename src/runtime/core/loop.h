@@ -17,8 +17,8 @@ HYP_NODISCARD hyp_status hyp_loop_read(const HypPlan__Program *program, const Hy
 HYP_NODISCARD hyp_status hyp_loops_load(hyp_engine *e, const hyp_engine_options *options, hyp_diag *diag);
 void hyp_loops_unload(hyp_engine *e);
 /* Adds what this takes at most on a backend, as hyp_plan_memory_needed says it of a plan without loops. */
-HYP_NODISCARD hyp_status hyp_loops_bound(const hyp_plan *plan, const hyp_backend *backend, int depth, size_t *bytes,
-                                         hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_loops_bound(const hyp_plan *plan, const hyp_backend *backend, int depth, size_t *bodies,
+                                         size_t *bytes, hyp_diag *diag);
 
 HYP_NODISCARD hyp_status hyp_loops_create(hyp_context *c, hyp_diag *diag);
 void hyp_loops_dispose(hyp_context *c);
