@@ -343,7 +343,8 @@ static hyp_status emit(making *m, bool always, const hyp_type *types)
     for (uint32_t o = 0; o < results; o++) add_result(&a, &types[o], o < r->handed ? NULL : &rows);
     const hyp_type one = {.dtype = HYP_I64};
     if (counts) add_result(&a, &one, NULL);
-    HYP_TRY(set_values(m, counts, im->options->loop_limit ? im->options->loop_limit : -1, &a));
+    bool limited = im->options->loop_limit && !(always && r->is_sized); /* only the data tell how many there are */
+    HYP_TRY(set_values(m, counts, limited ? im->options->loop_limit : -1, &a));
     const hyp_attr attrs[] = {
         hyp_attr_of_sym(HYP_LOOP_OPERATOR),
         {.kind = HYP_ATTR_SYMS, .count = 4, .syms = a.values},

@@ -267,6 +267,37 @@ def check_too_much(judge):
         print(f"{name}: {os.path.getsize(plan)} bytes, {time.monotonic() - began:.2f} s")
 
 
+def check_limit(judge):
+    """--loop-limit is for what only the data tell, and makes results no larger than it says."""
+    step = body([node("Neg", "h", "h2"), KEEP], {"h": F32}, {"on": BOOL, "h2": F32, "h": F32})
+    sized = model([node("Shape", "x", "sh"), node("Gather", "sh zero", "n"), node("Loop", "n - x", "y ys", body=step)], X,
+                  {"y": (F32, None), "ys": (F32, None)}, {"zero": at(0)})
+    counted = model([node("Loop", "n - x", "y ys", body=step)], N, {"y": (F32, None), "ys": (F32, None)})
+    for name, made, feeds, fails in (("a size", sized, {"x": f32(9, 4)}, False), ("an input", counted, {"x": f32(2, 4), "n": at(9)}, True),
+                                     ("few", counted, {"x": f32(2, 4), "n": at(5)}, False)):
+        path, plan = write(judge, made)
+        done = hyp.tool("hypatiac", path, "-o", plan, "--loop-limit", "5")
+        if done.returncode:
+            judge.fail(name, done.stderr)
+            continue
+        try:
+            with hyp.Engine(plan, "cpu") as engine:
+                judge.compare(f"a limit, trips by {name}", engine.run(feeds), judge.expected(name, made, [feeds])[0])
+            if fails:
+                judge.fail(name, "has no limit")
+        except hyp.Error as error:
+            if not fails or "--loop-limit" not in str(error):
+                judge.fail(name, error)
+
+
+def check_around(judge):
+    """onnxruntime wants an Identity for what is around as a result of a body."""
+    made = model([node("Loop", "n - x", "y s", body=body([KEEP], {"h": F32}, {"on": BOOL, "h": F32, "x": F32}))], N,
+                 {"y": (F32, None), "s": (F32, None)})
+    x = f32(3, 4)
+    judge.judge("what is around as it is", made, [{"x": x, "n": at(2)}], VARIANTS, wanted=[[x, np.stack([x, x])]])
+
+
 def check_number(judge):
     """A plan has as many loops as it has bodies, those within others, too: a small file must not make engines without end."""
     chain = lambda count, make: [make(k, f"h{k}", f"h{k + 1}") for k in range(count)]  # noqa: E731
@@ -317,6 +348,8 @@ def main():
     check_choice(judge)
     check_too_much(judge)
     check_number(judge)
+    check_limit(judge)
+    check_around(judge)
     check_refusals(judge)
     return judge.finish(count)
 
