@@ -18,6 +18,7 @@
 #include "hypatia/compiler.h"
 #include "hypatia/runtime.h"
 #include "plan/plan.h"
+#include "support/count.h"
 
 static const hyp_device_kind devices[] = {HYP_DEVICE_CPU, HYP_DEVICE_REFERENCE};
 static const char *const acme[] = {"acme"};
@@ -42,7 +43,7 @@ static compiled compile(model_builder *b, int64_t limit)
         .size = sizeof o, .loop_limit = limit, .custom_domains = acme, .custom_domain_count = 1};
     compiled c = {0};
     size_t size;
-    uint8_t *bytes = mb_pack(b, &size);
+    const uint8_t *bytes = mb_pack(b, &size);
     ASSERT_OK(hyp_compile_memory(bytes, size, &o, &c.plan, &c.size, NULL, &why));
     mb_dispose(b);
     return c;
@@ -50,7 +51,7 @@ static compiled compile(model_builder *b, int64_t limit)
 
 /* h <- h / 2 + x, n times, and of each trip the sum of h; `inner`: within a trip the same again, as often as its number
  * says. */
-static compiled halving(bool inner, bool collects, int64_t limit)
+static void make_halving(model_builder *out, bool inner, bool collects)
 {
     model_builder b;
     mb_init(&b, 18);
@@ -73,6 +74,13 @@ static compiled halving(bool inner, bool collects, int64_t limit)
     mb_graph(&b, loop, "body", "i go h", collects ? "more h2 s" : "more h2", 4);
     mb_output(&b, "y");
     if (collects) mb_output(&b, "sums");
+    *out = b;
+}
+
+static compiled halving(bool inner, bool collects, int64_t limit)
+{
+    model_builder b;
+    make_halving(&b, inner, collects);
     return compile(&b, limit);
 }
 
@@ -274,6 +282,28 @@ static void every_allocation_may_fail(void **state)
     free(c.plan);
 }
 
+static void the_compiler_may_run_out_of_memory(void **state)
+{
+    (void)state;
+    hyp_status status = HYP_ERR_NO_MEMORY;
+    for (uint64_t n = 1; status != HYP_OK; n += 1 + n / 100) {
+        model_builder b;
+        compiled c;
+        make_halving(&b, true, true);
+        size_t size;
+        const uint8_t *bytes = mb_pack(&b, &size);
+        const hyp_compile_options o = {.size = sizeof o, .no_rewrite = true};
+        c = (compiled){0};
+        hyp_mem_fail_after(n);
+        status = hyp_compile_memory(bytes, size, &o, &c.plan, &c.size, NULL, &why);
+        hyp_mem_fail_after(0);
+        if (status != HYP_OK && status != HYP_ERR_NO_MEMORY) fail_msg("allocation %d: %s", (int)n, why.message);
+        mb_dispose(&b);
+        free(c.plan);
+        assert_true(n < 1000000);
+    }
+}
+
 /* ---- others ---------------------------------------------------------------------------------------------------- */
 
 static void *run_often(void *engine)
@@ -407,9 +437,9 @@ static void changed_plans_do_no_harm(void **state)
     const hyp_context_options limits = {.size = sizeof limits, .memory_limit = 1 << 24, .work_limit = 1e5};
     size_t ran = 0, refused = 0;
     uint64_t random = 5;
-    for (int k = 0; k < 3000; k++) {
+    for (uint64_t k = 0; k < test_count("HYPATIA_LOOP_PLANS", 3000); k++) {
         memcpy(changed, c.plan, c.size);
-        for (int i = 0; i <= k % 3; i++) {
+        for (uint64_t i = 0; i <= k % 3; i++) {
             random = random * 6364136223846793005u + 1442695040888963407u;
             changed[HYP_PLAN_HEADER + (random >> 33) % (c.size - HYP_PLAN_HEADER)] ^=
                 (uint8_t)(1 << (random >> 30) % 8);
@@ -449,6 +479,7 @@ int main(void)
         cmocka_unit_test(work_is_limited),
         cmocka_unit_test(memory_is_told_and_limited),
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(the_compiler_may_run_out_of_memory),
         cmocka_unit_test(contexts_run_at_once),
         cmocka_unit_test(kernels_of_the_caller_are_called_in_trips),
         cmocka_unit_test(the_plan_tells_the_classes_of_its_bodies),
