@@ -54,11 +54,33 @@ static hyp_status optimize(body *b, hyp_diag *diag)
     return hyp_graph_verify(b->graph, diag);
 }
 
-static hyp_status check_plan(void *user, const char *path, hyp_diag *diag)
+/* The rules that were applied to the body, of which one is to blame. */
+static void name_rules(const body *b, hyp_strbuf *sb)
 {
-    body *b = user;
+    hyp_strbuf_puts(sb, "; rules that were applied:");
+    for (size_t i = 0; i < b->rewrite.rule_count; i++)
+        if (b->rewrite.rules[i].applications) hyp_strbuf_printf(sb, " %s", b->rewrite.rules[i].name);
+}
+
+/* Compares the plan with the body as it came. A wrong one is an error that names its rules or, where it is to be a
+ * warning, one. */
+static hyp_status check_plan(body *b, const char *path, hyp_diag *diag)
+{
+    const hyp_compile_options *o = &b->settings.options;
+    hyp_strbuf sb = {0};
+    hyp_diag why = {0};
     if (b->verification.mode == HYP_VERIFY_OFF) return HYP_OK;
-    return hyp_verification_run(&b->verification, path, diag);
+    hyp_status status = hyp_verification_run(&b->verification, path, &why);
+    if (!b->verification.failed) return status == HYP_OK ? HYP_OK : hyp_fail(diag, status, "%s", why.message);
+    hyp_strbuf_printf(&sb, "the body of a loop is wrong: %s",
+                      status == HYP_OK ? hyp_strbuf_text(&b->verification.fault) : why.message);
+    name_rules(b, &sb);
+    if (status != HYP_OK)
+        status = hyp_fail(diag, status, "%s", hyp_strbuf_text(&sb));
+    else if (o->warning)
+        o->warning(hyp_strbuf_text(&sb), sb.len, o->warning_user);
+    hyp_strbuf_dispose(&sb);
+    return status;
 }
 
 static hyp_status read_plan(const char *path, void **out_plan, size_t *out_bytes, hyp_diag *diag)

@@ -491,7 +491,8 @@ hyp_status hyp_compile_once(const char *model_path, const char *plan_path, const
         hyp_graph_init(&c.fitting, c.dims);
         status = run_passes(&c, diag);
         bool hurried = c.limit.why == HYP_LIMIT_ASKED; /* then nobody waits for the blame either */
-        if (status == HYP_ERR_MISMATCH && blame && !hurried) find_blame(&c, blame, diag);
+        bool wrong = status == HYP_ERR_MISMATCH && c.verification.failed; /* not a body, of which there is no model */
+        if (wrong && blame && !hurried) find_blame(&c, blame, diag);
         const hyp_compile_options *o = &c.settings.options;
         if (status == HYP_OK && o->trace) status = hyp_timeline_write(&c.timeline, model_path, o->trace, o->trace_user, diag);
         if (status == HYP_OK && out_report) status = make_report(&c, out_report, diag);

@@ -254,6 +254,20 @@ def check_choice(judge):
         judge.fail("emitted", done.stderr)
 
 
+def check_verified(judge):
+    """The body is verified as a model is: with a rule that is wrong it is refused, and the rule named."""
+    made = model([node("Loop", "n - x", "y", body=body([node("Tanh", "h", "a"), node("Neg", "a", "h2"), KEEP], {"h": F32},
+                                                       {"on": BOOL, "h2": F32}))], N, {"y": (F32, None)})
+    path, plan = write(judge, made)
+    rules = os.path.join(judge.folder.name, "wrong.rules")
+    with open(rules, "w") as file:
+        file.write('(rule wrong-neg :class E :doc "a wrong rule" (neg (tanh ?x)) => (tanh ?x))')
+    for mode, code in (("", 4), ("--verify=warn", 0)):
+        done = hyp.tool("hypatiac", path, "-o", plan, "--rules", rules, *filter(None, [mode]))
+        if done.returncode != code or "body of a loop is wrong" not in done.stderr or "wrong-neg" not in done.stderr:
+            judge.fail(f"a wrong body {mode}", f"{done.returncode}: {done.stderr}")
+
+
 def check_too_much(judge):
     for name, made in too_much():
         path, plan = write(judge, made)
@@ -348,6 +362,7 @@ def main():
     check_choice(judge)
     check_too_much(judge)
     check_number(judge)
+    check_verified(judge)
     check_limit(judge)
     check_around(judge)
     check_refusals(judge)
