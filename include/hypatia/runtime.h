@@ -181,7 +181,7 @@ typedef struct hyp_engine_options {
      * be NULL. */
     const hyp_allocator *allocator;
     /* Kernels for the plan's custom operators (hypatiac --custom-domain); those that the plan does not have are no matter. A plan
-     * with one that nothing is given for is HYP_ERR_UNSUPPORTED, and the message names it. The structs are copied; `user` has to
+     * with one that nothing is given for is HYP_ERR_UNSUPPORTED, and the message names it. Loops (hypatia::Loop) need none. The structs are copied; `user` has to
      * last as long as the engine and its contexts. */
     const hyp_custom_kernel *const *custom_kernels;
     size_t custom_kernel_count;
@@ -387,7 +387,8 @@ typedef struct hyp_context_options {
     /* Bytes of memory that the context may have, on the host and on the device: scratch memory, and what is prepared
      * for shapes. What does not count of an engine does not of a context. */
     uint64_t memory_limit;
-    double work_limit; /* hyp_step_work_info.operations and .bytes of a run, one sum over all steps */
+    double work_limit; /* hyp_step_work_info.operations and .bytes of a run, one sum over all steps; a trip of a loop, which
+                        * only a run counts, is as much as its body and one more, and ends the run where that is too much */
     /* Sets of dims that the context keeps prepared: the one that was not used for longest goes when one more comes. Each has
      * kernels of its own, and on a GPU graphs. 0 = 16. */
     size_t shapes;
@@ -464,8 +465,8 @@ HYP_API HYP_NODISCARD hyp_status hyp_context_run_bound(hyp_context *context, hyp
 HYP_API const hyp_tensor *hyp_context_bound_output(const hyp_context *context, size_t i);
 /* Waits until the context's runs have ended, on whatever stream. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_synchronize(hyp_context *context, hyp_diag *diag);
-/* Asks the run under way, or else the next one, to end before its next step: HYP_ERR_CANCELLED. Outputs then hold anything,
- * and the context is usable as before. A run that is in its last step, or in those at the end of a plan that do nothing but change
+/* Asks the run under way, or else the next one, to end before its next step, or trip of a loop: HYP_ERR_CANCELLED.
+ * Outputs then hold anything, and the context is usable as before. A run that is in its last step, or in those at the end of a plan that do nothing but change
  * variables, ends well, and the request with it. What a GPU was given
  * is not taken back: a run that is replayed from a CUDA graph ends before it or not at all. To be called from any thread, also a
  * handler of signals, while the context is there; NULL-safe. */
