@@ -1,7 +1,6 @@
 #include "runtime/core/thread_pool.h"
 
 #include <limits.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -98,13 +97,16 @@ static bool spin(atomic_uint *word, unsigned seen)
     return true;
 }
 
+/* As linux/futex.h has them, which is of the kernel's headers: not every C library brings those. */
+enum { WAIT_PRIVATE = 128, WAKE_PRIVATE = 129 };
+
 static void sleep_while(atomic_uint *word, unsigned seen)
 {
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+    syscall(SYS_futex, word, WAIT_PRIVATE, seen, NULL, NULL, 0);
 }
 static void wake(atomic_uint *word, int threads)
 {
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, threads, NULL, NULL, 0);
+    syscall(SYS_futex, word, WAKE_PRIVATE, threads, NULL, NULL, 0);
 }
 
 /* ---- parts ----------------------------------------------------------------------------------------------------- */
