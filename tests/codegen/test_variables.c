@@ -200,7 +200,7 @@ static void the_same_graph_gives_the_same_bytes(void **state)
 
 static hyp_plan open_plan(fixture *f)
 {
-    hyp_plan plan;
+    hyp_plan plan = {0};
     if (write_plan(&f->g, f->path, &f->diag) != HYP_OK || hyp_plan_open_file(f->path, NULL, &plan, &f->diag) != HYP_OK)
         fail_msg("%s", f->diag.message);
     return plan;
