@@ -71,7 +71,7 @@ static size_t whole(size_t count) { return hyp_large_room(count * sizeof(hyp_slo
 
 hyp_status hyp_eg_reserve_slots(hyp_egraph *eg, size_t more, hyp_diag *diag)
 {
-    enum { FIRST = 16 };
+    enum { FIRST = 16, SHARE = 8 };
     size_t live = (eg->live_count + more) * HYP_SLOTS_EACH, used = (eg->slot_used + more) * 2, had = eg->slot_count;
     if (live < had && used < had) return HYP_OK;
     if (live < had) {
@@ -86,7 +86,7 @@ hyp_status hyp_eg_reserve_slots(hyp_egraph *eg, size_t more, hyp_diag *diag)
     hyp_eg_count_bytes(eg, (count - had) * sizeof *slots);
     eg->slots = slots;
     eg->slot_count = count;
-    if (had < SMALL)
+    if (had < SMALL || (eg->slot_used - eg->live_count) * SHARE > eg->live_count) /* or many are stale */
         hyp_eg_purge_slots(eg);
     else
         spread(eg, had);
