@@ -26,7 +26,8 @@ typedef struct tile_args {
     int64_t *at; /* TILE_ROWS places where its rows begin, from x on */
     const float *added; /* before the activation, at the stride of y; NULL: nothing */
     float *y;
-    int64_t k, begin, rows, apart, runs, gap; /* a row of x is that of hyp_windows from `begin` on, its runs of k numbers */
+    /* Of windows a row of x is that of hyp_windows from `begin` on, in runs of k floats. */
+    int64_t k, begin, rows, apart, runs, gap;
     int64_t y_stride;
     int64_t columns; /* results to store in each row: more than (V - 1) * W, at most V * W */
     bool relu;       /* follows in registers */
@@ -61,8 +62,8 @@ INLINE void store_results(const tile_args *t, const vf *acc, const int R, const 
     }
 }
 
-/* acc[r][v] += x[r][i] * w[v]: one step of k. Several rows take so long for a line of weights that the processor sees too few of
- * the loads that follow: these are asked for ahead. */
+/* acc[r][v] += x[r][i] * w[v]: one step of k. Several rows take so long for a line of weights that the processor sees too
+ * few of the loads that follow: these are asked for ahead. */
 INLINE void multiply(vf *acc, const float *w, const float *const *x, int64_t i, const int R, const int V)
 {
     vf wv[HYP_PANEL];
@@ -222,7 +223,7 @@ INLINE int64_t tile_rows(int64_t left)
     return left >= 4 ? 4 : left;
 }
 
-/* `count` rows, whose results are those of y and added from `row` on. */
+/* A tile whose results are the rows of y, and of added, from `row` on. */
 INLINE void run_tile(tile_args *t, tile_function run, int64_t row, const float *added, float *y)
 {
     t->y = y + row * t->y_stride;
