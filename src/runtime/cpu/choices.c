@@ -326,26 +326,28 @@ enum { FEW_CHANNELS = 8, CACHED_FLOATS = 1 << 20 };
 
 /* What the kernel of layers takes for windows, over what oneDNN's convolution is predicted to. With vectors of 8 floats it is
  * faster but where channels do not fill panels, or where the first convolution of a network reads few of them, if oneDNN
- * need not turn a tensor; with vectors of 16 it is slower but for a single channel, few places, and steps of several places,
- * for which oneDNN 2.6 makes a copy of x. Too few results for a vector cost oneDNN more. reads: floats of weights. */
+ * need not turn a tensor; with vectors of 16 it is slower but for a single channel, few places, and small ones for which
+ * oneDNN 2.6 makes a copy of x, for its steps, or turns a tensor. Too few results for a vector cost oneDNN more. reads:
+ * floats of weights. */
 static double own_over_onednn(const asked *a, const HypPlan__Call *call, double places, double taps, double reads)
 {
-    enum { FEW_PLACES = 64, FEW_TAPS = 9, WIDE = 16 };
+    enum { FEW_PLACES = 64, FEW_TAPS = 9, MOST_TAPS = 25, WIDE = 16 };
     uint32_t x = call->inputs_plus1[0] - 1, y = call->outputs[0];
     const hyp_cpu_kernels *kernels = a->model->device->kernels;
     int64_t in = size_of(a, x, 1), channels = size_of(a, y, 1), panel = (int64_t)kernels->panel * kernels->width;
     const double faster = 0.8, slower = 1.5;
     if (channels < FEW_CHANNELS) return in >= FEW_CHANNELS && taps == 1 ? faster : slower;
     if (kernels->width < FEW_CHANNELS) return faster;
+    const bool *last = a->channels_last;
     if (kernels->width < WIDE) {
-        const bool *last = a->channels_last;
         bool fills = channels % panel == 0 || channels >= 4 * panel, first = in > 1 && in <= 4;
         return last && last[y] && (first || (!fills && last[x])) ? slower : faster;
     }
-    bool steps = taps == 1 && size_of(a, x, 3) > size_of(a, y, 3) && reads <= CACHED_FLOATS / 16;
-    bool alone = in == 1 && channels % kernels->width == 0;
-    bool few = places <= FEW_PLACES && taps <= FEW_TAPS && channels % panel == 0;
-    return steps || alone || few ? faster : slower;
+    bool small = reads <= CACHED_FLOATS / 16, turned = last && (!last[y] || (!last[x] && in > 4));
+    bool steps = taps == 1 && size_of(a, x, 3) > size_of(a, y, 3), few = places <= FEW_PLACES;
+    if (channels % kernels->width == 0 && (in == 1 || (few && small && taps <= MOST_TAPS))) return faster;
+    if (few && taps <= FEW_TAPS && channels % panel == 0) return faster;
+    return small && (steps || (turned && taps <= MOST_TAPS)) ? faster : slower;
 }
 
 /* Our own ways to convolve. The kernel of groups is faster where these have fewer channels than oneDNN's vectors. That
