@@ -105,7 +105,7 @@ INLINE const float *multiply_run(vf *acc, const float *w, const float *const *x,
 }
 
 /* R, V and U are constants at every call, so the loops over them unroll and acc lives in registers. */
-INLINE void tile(const tile_args *t, const int R, const int V, const int U, const bool windows)
+INLINE void tile(const tile_args *t, const int R, const int V, const int U)
 {
     vf acc[SUMS > TILE_ROWS * HYP_PANEL ? SUMS : TILE_ROWS * HYP_PANEL];
     const float *x[TILE_ROWS], *w = t->w;
@@ -113,9 +113,12 @@ INLINE void tile(const tile_args *t, const int R, const int V, const int U, cons
     for (int r = 0; r < R; r++) x[r] = t->x + t->at[r];
     UNROLL
     for (int j = 0; j < U * R * V; j++) acc[j] = (vf){0};
-    if (!windows) multiply_run(acc, w, x, 0, t->k, R, V, U);
-    for (int64_t row = 0, from = t->begin; windows && row < t->rows; row++, from += t->apart)
-        for (int64_t run = 0; run < t->runs; run++) w = multiply_run(acc, w, x, from + run * t->gap, t->k, R, V, U);
+    if (R == TILE_ROWS && t->rows == 1 && t->runs == 1) { /* without the loops around: rows of a few numbers feel them */
+        multiply_run(acc, w, x, t->begin, t->k, R, V, U);
+    } else {
+        for (int64_t row = 0, from = t->begin; row < t->rows; row++, from += t->apart)
+            for (int64_t run = 0; run < t->runs; run++) w = multiply_run(acc, w, x, from + run * t->gap, t->k, R, V, U);
+    }
     UNROLL
     for (int j = R * V; j < U * R * V; j++) acc[j % (R * V)] += acc[j];
     finish_tile(t, acc, R, V);
@@ -139,8 +142,7 @@ static __attribute__((noinline)) void tile_block(const tile_args *t)
 }
 
 #define TILE(R, V, U)                                                                                                  \
-    static __attribute__((noinline)) void tile_##R##_##V(const tile_args *t) { tile(t, R, V, U, false); }               \
-    static __attribute__((noinline)) void window_##R##_##V(const tile_args *t) { tile(t, R, V, U, true); }
+    static __attribute__((noinline)) void tile_##R##_##V(const tile_args *t) { tile(t, R, V, U); }
 TILE(1, 1, 8)
 TILE(1, 2, 4)
 TILE(2, 1, 4)
@@ -162,25 +164,20 @@ TILE(4, 3, 1)
 TILE(4, 4, 1)
 TILE(6, 3, 1)
 TILE(6, 4, 1)
-#define OF_ROWS(what, R)                                                                                               \
+#define TILES(R)                                                                                                       \
     {                                                                                                                  \
-        what##_##R##_1, what##_##R##_2, what##_##R##_3, what##_##R##_4                                                 \
+        tile_##R##_1, tile_##R##_2, tile_##R##_3, tile_##R##_4                                                         \
     }
 #else
-#define OF_ROWS(what, R)                                                                                               \
+#define TILES(R)                                                                                                       \
     {                                                                                                                  \
-        what##_##R##_1, what##_##R##_2                                                                                 \
+        tile_##R##_1, tile_##R##_2                                                                                     \
     }
 #endif
-#define ALL_ROWS(what)                                                                                                 \
-    {                                                                                                                  \
-        [1] = OF_ROWS(what, 1), [2] = OF_ROWS(what, 2), [3] = OF_ROWS(what, 3), [4] = OF_ROWS(what, 4),                \
-        [6] = OF_ROWS(what, 6)                                                                                         \
-    }
 
 typedef void (*tile_function)(const tile_args *);
-static const tile_function tiles[TILE_ROWS + 1][HYP_PANEL] = ALL_ROWS(tile);
-static const tile_function windows[TILE_ROWS + 1][HYP_PANEL] = ALL_ROWS(window);
+static const tile_function tiles[TILE_ROWS + 1][HYP_PANEL] = {
+    [1] = TILES(1), [2] = TILES(2), [3] = TILES(3), [4] = TILES(4), [6] = TILES(6)};
 
 /* n elements from y on, by the code of pointwise steps: it exists once, not once per tile size. */
 static void activate_run(const hyp_block_instr *in, float *y, int64_t n)
@@ -251,10 +248,9 @@ static void run_rows(tile_args *t, int64_t vectors, int64_t rows, const float *x
 static void run_lines(tile_args *t, int64_t vectors, const hyp_windows *g, int64_t lines, const float *x,
                       const float *added, float *y)
 {
-    const tile_function(*kinds)[HYP_PANEL] = t->rows == 1 && t->runs == 1 ? tiles : windows;
     bool dense = g->x_line == g->places * g->x_place; /* as if all were one line */
     int64_t rows = lines * g->places, places = dense ? rows : g->places, place = 0;
-    t->x = x + (kinds == tiles ? t->begin : 0);
+    t->x = x;
     for (int64_t row = 0, count; row < rows; row += count) {
         count = tile_rows(rows - row);
         bool bent = place + count > places;
@@ -266,7 +262,7 @@ static void run_lines(tile_args *t, int64_t vectors, const hyp_windows *g, int64
             }
             t->at[r] = from - t->x;
         }
-        run_tile(t, kinds[count][vectors - 1], row, added, y);
+        run_tile(t, tiles[count][vectors - 1], row, added, y);
         if (bent) {
             place_rows(t->at, g->x_place);
             t->x = from;
@@ -295,7 +291,7 @@ static void run_panels(const hyp_mlp_layer *layer, int64_t rows, const float *x,
     enum { BLOCK = BLOCK_PANELS * HYP_PANEL * W };
     int64_t at[TILE_ROWS];
     place_rows(at, x_stride);
-    tile_args t = {.at = at, .k = layer->k, .y_stride = y_stride, .relu = is_relu(&layer->act)};
+    tile_args t = {.at = at, .k = layer->k, .rows = 1, .runs = 1, .y_stride = y_stride, .relu = is_relu(&layer->act)};
     int64_t start = first * HYP_PANEL * W, stop = end * HYP_PANEL * W < layer->n ? end * HYP_PANEL * W : layer->n;
     for (int64_t column = start; column < stop;) {
         int64_t vectors = take_panel(&t, layer, column);
