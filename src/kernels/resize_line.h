@@ -73,11 +73,16 @@ HYP_RESIZE_FN double hyp_resize_nearest(int32_t how, double x)
 /* The weight of a neighbour at this distance: a triangle, or the cubic convolution of Keys. */
 HYP_RESIZE_FN double hyp_resize_weight(const hyp_resize_line *line, double d)
 {
-    double a = line->cubic_a;
+    const double a = line->cubic_a;
     d = fabs(d);
     if (line->reach == 1) return d < 1 ? 1 - d : 0;
-    if (d <= 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
-    return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
+    if (d <= 1) {
+        double inner = HYP_RESIZE_PRODUCT(a + 2, d) - (a + 3);
+        return HYP_RESIZE_PRODUCT(HYP_RESIZE_PRODUCT(inner, d), d) + 1;
+    }
+    double inner = HYP_RESIZE_PRODUCT(a, d) - HYP_RESIZE_PRODUCT(5, a);
+    double outer = HYP_RESIZE_PRODUCT(inner, d) + HYP_RESIZE_PRODUCT(8, a);
+    return d < 2 ? HYP_RESIZE_PRODUCT(outer, d) - HYP_RESIZE_PRODUCT(4, a) : 0;
 }
 
 /* Element i: its `taps` weights, which add up to 1, and the first neighbour plus `taps`, so that it is not negative: it
@@ -97,7 +102,7 @@ HYP_RESIZE_FN int64_t hyp_resize_element(const hyp_resize_line *a, int64_t i, do
     int64_t first = (int64_t)floor(x) + a->start;
     for (int64_t t = 0; t < a->taps; t++) {
         int beyond = first + t < 0 || first + t >= a->in;
-        weights[t] = a->exclude_outside && beyond ? 0 : hyp_resize_weight(a, ((double)(first + t) - x) * a->shrink);
+        weights[t] = a->exclude_outside && beyond ? 0 : hyp_resize_weight(a, HYP_RESIZE_PRODUCT((double)(first + t) - x, a->shrink));
         sum += weights[t];
     }
     for (int64_t t = 0; t < a->taps && sum != 0; t++) weights[t] /= sum;

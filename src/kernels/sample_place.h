@@ -56,6 +56,20 @@ HYP_SAMPLE_FN int64_t hyp_sample_inside(const hyp_sampler *s, double i, int64_t 
     return (int64_t)fmin(fmax(i, 0.0), (double)size - 1);
 }
 
+/* The cubic convolution of Keys: of neighbours at a distance up to 1, and of those up to 2. */
+HYP_SAMPLE_FN double hyp_sample_near(double a, double d)
+{
+    double inner = HYP_SAMPLE_PRODUCT(a + 2, d) - (a + 3);
+    return HYP_SAMPLE_PRODUCT(HYP_SAMPLE_PRODUCT(inner, d), d) + 1;
+}
+
+HYP_SAMPLE_FN double hyp_sample_far(double a, double d)
+{
+    double inner = HYP_SAMPLE_PRODUCT(a, d) - HYP_SAMPLE_PRODUCT(5, a);
+    double outer = HYP_SAMPLE_PRODUCT(inner, d) + HYP_SAMPLE_PRODUCT(8, a);
+    return HYP_SAMPLE_PRODUCT(outer, d) - HYP_SAMPLE_PRODUCT(4, a);
+}
+
 /* The coordinate is from -1 to 1 over the image. One outside of it moves inside as a whole; with cubic weights each
  * neighbour does for itself, as in PyTorch and onnxruntime. */
 HYP_SAMPLE_FN void hyp_sample_find(const hyp_sampler *s, int32_t axis, double coordinate, hyp_sample_neighbours *out)
@@ -63,7 +77,8 @@ HYP_SAMPLE_FN void hyp_sample_find(const hyp_sampler *s, int32_t axis, double co
     const double far = 1e9, a = -0.75;
     int64_t size = s->dims[axis];
     double n = (double)size,
-           x = s->align_corners ? (coordinate + 1) / 2 * (n - 1) : (HYP_SAMPLE_PRODUCT(coordinate + 1, n) - 1) / 2;
+           x = s->align_corners ? HYP_SAMPLE_PRODUCT((coordinate + 1) / 2, n - 1)
+                                : (HYP_SAMPLE_PRODUCT(coordinate + 1, n) - 1) / 2;
     double low = s->align_corners ? 0 : -0.5, high = n - 1 - low;
     x = isnan(x) ? -far : fmin(fmax(x, -far), far);
     if (s->taps == 1) x = rint(x);
@@ -76,11 +91,11 @@ HYP_SAMPLE_FN void hyp_sample_find(const hyp_sampler *s, int32_t axis, double co
     } else if (s->taps == 2) {
         w[0] = 1 - r;
         w[1] = r;
-    } else { /* the cubic convolution of Keys */
-        w[0] = ((a * (r + 1) - 5 * a) * (r + 1) + 8 * a) * (r + 1) - 4 * a;
-        w[1] = ((a + 2) * r - (a + 3)) * r * r + 1;
-        w[2] = ((a + 2) * (1 - r) - (a + 3)) * (1 - r) * (1 - r) + 1;
-        w[3] = ((a * (2 - r) - 5 * a) * (2 - r) + 8 * a) * (2 - r) - 4 * a;
+    } else {
+        w[0] = hyp_sample_far(a, r + 1);
+        w[1] = hyp_sample_near(a, r);
+        w[2] = hyp_sample_near(a, 1 - r);
+        w[3] = hyp_sample_far(a, 2 - r);
         first -= 1;
     }
     for (int t = 0; t < s->taps; t++) out->at[axis][t] = hyp_sample_inside(s, first + t, size);

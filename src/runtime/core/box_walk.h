@@ -33,13 +33,16 @@ static inline int64_t hyp_walk_count(const hyp_walk *w)
     return n;
 }
 
-/* To the next index, the last axis fastest; after the last one it is back at the first. */
+/* To the next index, the last axis fastest; after the last one it is back at the first. No step is made that leaves the box, so that
+ * the stride of an axis of one may be any number. */
 static inline void hyp_walk_next(hyp_walk *w)
 {
     for (size_t a = w->rank; a-- > 0;) {
-        for (size_t l = 0; l < w->lanes; l++) w->offset[l] += w->strides[l][a];
-        if (++w->index[a] < w->extents[a]) return;
-        for (size_t l = 0; l < w->lanes; l++) w->offset[l] -= w->strides[l][a] * w->extents[a];
+        bool more = w->index[a] + 1 < w->extents[a];
+        for (size_t l = 0; l < w->lanes; l++)
+            w->offset[l] += more ? w->strides[l][a] : -(w->strides[l][a] * w->index[a]);
+        if (more) w->index[a]++;
+        if (more) return;
         w->index[a] = 0;
     }
 }
