@@ -46,18 +46,48 @@ static dnnl_status_t append_sum(dnnl_post_ops_t ops)
     return dnnl_post_ops_append_sum(ops, 1.0f, 0, dnnl_data_type_undef);
 }
 
-static dnnl_primitive_desc_t matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
-                                    hyp_md_ref dst, const_dnnl_primitive_attr_t attr)
-{
-    dnnl_primitive_desc_t pd = NULL;
-    return dnnl_matmul_primitive_desc_create(&pd, engine, src, weights, bias, dst, attr) == dnnl_success ? pd : NULL;
-}
-
 static bool is_implementation(const_dnnl_primitive_desc_t pd, const char *name, size_t length)
 {
     const char *is = NULL;
     return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &is) == dnnl_success &&
            strncmp(is, name, length) == 0;
+}
+
+/* Whether it is a vector, be it a row or a column, with other elements between two of its own. */
+static bool is_spread(hyp_md_ref md)
+{
+    const dnnl_dims_t *dims = NULL, *strides = NULL;
+    int rank = 0;
+    if (dnnl_memory_desc_query(md, dnnl_query_ndims_s32, &rank) != dnnl_success ||
+        dnnl_memory_desc_query(md, dnnl_query_dims, &dims) != dnnl_success ||
+        dnnl_memory_desc_query(md, dnnl_query_strides, &strides) != dnnl_success)
+        return true;
+    const int64_t *size = *dims + rank - 2, *step = *strides + rank - 2; /* of rows, of columns */
+    return (size[0] == 1 && size[1] > 1 && step[1] > 1) || (size[1] == 1 && size[0] > 1 && step[0] > 1);
+}
+
+/* Takes pd over, and gives it or the next kernel in its list whose name begins in another way; NULL where there is
+ * none. */
+static dnnl_primitive_desc_t without(dnnl_primitive_desc_t pd, const char *name)
+{
+    while (is_implementation(pd, name, strlen(name)))
+        if (dnnl_primitive_desc_next_impl(pd) != dnnl_success) {
+            dnnl_primitive_desc_destroy(pd);
+            return NULL;
+        }
+    return pd;
+}
+
+/* The kernels for AVX-512 that 3.7 has first (brg_matmul) take the elements of a vector for neighbours: a column of
+ * results is written over what lies between them, a row of a transposed src is read from there. Those behind them in
+ * the list are right. Matrices are safe, as are weights of one column. A part of a product may be such a vector where
+ * the whole is none. */
+static dnnl_primitive_desc_t matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias,
+                                    hyp_md_ref dst, const_dnnl_primitive_attr_t attr)
+{
+    dnnl_primitive_desc_t pd = NULL;
+    if (dnnl_matmul_primitive_desc_create(&pd, engine, src, weights, bias, dst, attr) != dnnl_success) return NULL;
+    return is_spread(src) || is_spread(dst) ? without(pd, "brg") : pd;
 }
 
 /* On AVX2 version 3 convolves by newer kernels than 2, which it still has behind them in its list: those for one
