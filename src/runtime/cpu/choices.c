@@ -289,12 +289,9 @@ static void offer_attention(asked *a)
     static const double block_seconds = 1.4e-6;
     double block = fmax(FEWEST, SCORES / fmax(1, (double)sizes[1])), blocks = matrices * ceil((double)sizes[0] / block);
     double ragged = sizes[1] % a->model->device->kernels->width ? 1.25 : 1;
-    /* oneDNN 3.7 takes such a product for one of a matrix and a vector, and its rows for dense where they are not. */
-    bool single = sizes[1] == 1 || sizes[3] == 1;
     hyp_choice_offer(a->choice, "oneDNN by blocks of rows", HYP_CPU_ONEDNN, ragged * a->alone + blocks * block_seconds,
                      !f32        ? "it is for f32"
                      : s->more_k ? "the keys are in two parts"
-                     : single    ? "there is a single key or column"
                      : work      ? NULL
                                  : no_work);
 #endif

@@ -41,8 +41,7 @@ HYP_NODISCARD hyp_status hyp_dnnl_prepare_matmul(hyp_cpu_model *model, const Hyp
 /* dnnl_gemm.c. Operands of a run: run->call.at[] = {a, b, bias, c}. Leaves op->run NULL where oneDNN cannot do it. */
 HYP_NODISCARD hyp_status hyp_dnnl_prepare_gemm(const hyp_dnnl *dnnl, const hyp_cpu_gemm *g, hyp_cpu_op *op, hyp_diag *diag);
 
-/* Leaves op->run NULL when oneDNN lacks a product of it. There is at least one row, and more than one key and
- * column. */
+/* Leaves op->run NULL when oneDNN lacks a product of it. There is at least one row, key and column. */
 HYP_NODISCARD hyp_status hyp_dnnl_prepare_attention(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
                                                     hyp_diag *diag);
 
