@@ -474,10 +474,25 @@ static void rows_of_nothing_end_at_once(void **state)
     }
 }
 
+/* Nothing is there to step to, so that a sum with the stride may overflow. */
+static void an_axis_of_one_may_have_any_stride(void **state)
+{
+    (void)state;
+    uint32_t box[] = {pb_const(&b, 1), pb_const(&b, 2), pb_const(&b, 1)};
+    uint32_t x = pb_input(&b, "x", HYP_F32, 1, &box[1]), y = pb_output(&b, "y", HYP_F32, 1, &box[1]);
+    HypPlan__Pointwise *p = pb_pointwise(&b, HYP_F32, 3, box);
+    pb_operand(&b, p, x, pb_consts(&b, 3, DIMS(INT64_MAX, 1, INT64_MAX)));
+    pb_operand(&b, p, x, pb_consts(&b, 3, DIMS(INT64_MAX, 1, 1)));
+    pb_result(&b, p, y, pb_instr(&b, p, HYP_PLAN__POINTWISE__OP__ADD, 0, 1, 0, 0, HYP_F32));
+    float from[] = {3, 5}, want[] = {6, 10};
+    expect_f32(from, 1, DIMS(2), want, 2, 0);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
+        TEST(an_axis_of_one_may_have_any_stride),
         TEST(linear_is_x_w_transposed_plus_b),
         TEST(linear_takes_weights_stored_kn_and_no_bias),
         TEST(every_activation_is_applied),
