@@ -57,11 +57,9 @@ static void softmax_columns(const float *x, float *y, int64_t axis, int64_t inne
  * what a row becomes depends on no others, nor on how rows are shared by threads. */
 static void softmax_short_rows(const float *x, float *y, int64_t rows, int64_t n)
 {
-    float turned[W * W];
-    for (int64_t a = 0; a < n; a++) {
-        if (rows < W) store(turned + a * W, splat(0));
+    float turned[W * W] = {0}; /* of rows that there are not */
+    for (int64_t a = 0; a < n; a++)
         for (int64_t r = 0; r < rows; r++) turned[a * W + r] = x[r * n + a];
-    }
     softmax_columns(turned, turned, n, W, W);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t a = 0; a < n; a++) y[r * n + a] = turned[a * W + r];
