@@ -1,4 +1,5 @@
 /* The e-graph itself: hash-consing, congruence, reading, and agreement with a naive closure. */
+#include "egraph/core/table.h"
 #include "support.h"
 
 static void equal_terms_are_one_node(void **state)
@@ -244,6 +245,43 @@ static void a_table_that_grows_finds_all(void **state)
     hyp_egraph_destroy(eg);
 }
 
+/* Slots at home at the end of the table, of which few, or many, are pushed over it, are found when it has grown. */
+static void what_is_pushed_over_the_end_is_found(void **state)
+{
+    (void)state;
+#ifdef HYP_SMALL_SIZES
+    enum { LEAVES = 700, MOST = 200, MORE = 10000 };
+#else
+    enum { LEAVES = 700, MOST = 200, MORE = 200000 };
+#endif
+    static const uint32_t last = UINT32_MAX - (UINT32_MAX >> 10); /* of 4096 slots the last four */
+    static hyp_class_id leaves[LEAVES], pairs[MOST][2], ids[MOST];
+    for (uint32_t wanted = MOST / 5; wanted <= MOST; wanted += MOST - MOST / 5) {
+        hyp_egraph *eg = new_graph(false, NULL);
+        hyp_symbol f;
+        uint32_t op, count = 0;
+        must(hyp_egraph_symbol(eg, "f", &f, &diag));
+        must(hyp_eg_op(eg, f, 2, &op, &diag));
+        for (uint32_t i = 0; i < LEAVES; i++) {
+            char name[16];
+            snprintf(name, sizeof name, "x%u", i);
+            leaves[i] = term(eg, name);
+        }
+        for (uint32_t i = 0; i < LEAVES * LEAVES && count < wanted; i++) {
+            const hyp_class_id kids[] = {leaves[i % LEAVES], leaves[i / LEAVES]};
+            if (hyp_table_hash(op, kids, 2) < last) continue;
+            memcpy(pairs[count], kids, sizeof kids);
+            must(hyp_egraph_add(eg, f, kids, 2, &ids[count++], NULL, &diag));
+        }
+        assert_int_equal(count, wanted);
+        for (uint32_t i = 0; i < MORE; i++)
+            must(hyp_egraph_add(eg, f, (hyp_class_id[]){leaves[i % LEAVES], leaves[i / LEAVES]}, 2, NULL, NULL, &diag));
+        rebuild_and_check(eg);
+        for (uint32_t i = 0; i < count; i++) assert_int_equal(hyp_egraph_lookup(eg, f, pairs[i], 2), ids[i]);
+        hyp_egraph_destroy(eg);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -251,7 +289,7 @@ int main(void)
         cmocka_unit_test(congruence_follows_unions),    cmocka_unit_test(congruence_reaches_through_cycles),
         cmocka_unit_test(the_older_id_names_the_class), cmocka_unit_test(class_nodes_are_listed_oldest_first),
         cmocka_unit_test(bad_calls_are_refused),        cmocka_unit_test(closure_agrees_with_the_naive_one),
-        cmocka_unit_test(a_table_that_grows_finds_all),
+        cmocka_unit_test(a_table_that_grows_finds_all), cmocka_unit_test(what_is_pushed_over_the_end_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,6 +66,9 @@ static void spread(hyp_egraph *eg, size_t count)
     while (waiting) insert(eg, pushed[--waiting]);
 }
 
+_Static_assert((uint64_t)HYP_ROW_LIMIT * HYP_SLOTS_EACH < UINT64_C(1) << 32,
+               "a table never has more than 2^32 slots, so that hyp_table_home does not overflow");
+
 /* So many slots, or a few more that cost nothing. */
 static size_t whole(size_t count) { return hyp_large_room(count * sizeof(hyp_slot)) / sizeof(hyp_slot); }
 
