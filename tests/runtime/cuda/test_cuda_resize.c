@@ -19,10 +19,9 @@ typedef struct form {
     const float *scales, *region; /* NULL: none */
 } form;
 
-/* x[x_dims] becomes y[y_dims]. */
-static void check_resize(hyp_dtype dtype, size_t rank, const int64_t *x_dims, const int64_t *y_dims, const form *f)
+/* The plan in which x[x_dims] becomes y[y_dims]. */
+static void build_resize(hyp_dtype dtype, size_t rank, const int64_t *x_dims, const int64_t *y_dims, const form *f)
 {
-    const bool nearest = strcmp(f->mode, "nearest") == 0, is_float = hyp_dtype_is_float(dtype);
     const int64_t count = (int64_t)rank, twice = 2 * count;
     pb_init(&builder);
     uint32_t in[3] = {pb_input(&builder, "x", dtype, rank, pb_consts(&builder, rank, x_dims))};
@@ -41,7 +40,13 @@ static void check_resize(hyp_dtype dtype, size_t rank, const int64_t *x_dims, co
     pb_call_int(&builder, call, f->exclude);
     pb_call_int(&builder, call, f->antialias);
     pb_call_float(&builder, call, 0.5);
+}
+
+static void check_resize(hyp_dtype dtype, size_t rank, const int64_t *x_dims, const int64_t *y_dims, const form *f)
+{
+    const bool nearest = strcmp(f->mode, "nearest") == 0, is_float = hyp_dtype_is_float(dtype);
     int64_t dims[DC_MAX_TENSORS][HYP_MAX_RANK] = {{0}};
+    build_resize(dtype, rank, x_dims, y_dims, f);
     memcpy(dims[0], x_dims, rank * sizeof *x_dims);
     check_plan(&dev, &builder, (const int64_t(*)[HYP_MAX_RANK])dims,
                nearest || !is_float ? (tolerance){0, 0} : tolerance_of(dtype, 16));
@@ -180,6 +185,26 @@ static void scales_of_the_data_are_refused(void **state)
     pb_remove(&builder, path);
 }
 
+/* What lies between two launches may have more elements than there are numbers for, though x and y have not. */
+static void too_much_between_two_axes_is_refused(void **state)
+{
+    (void)state;
+    enum { LARGE = 1 << 16 };
+    static const int64_t x_dims[] = {1, 1, LARGE, LARGE}, y_dims[] = {LARGE, LARGE, 1, 1};
+    const form f = {.mode = "linear", .coordinates = "half_pixel", .nearest = "floor"};
+    hyp_context *context = NULL;
+    hyp_diag diag = {0};
+    build_resize(HYP_U8, 4, x_dims, y_dims, &f);
+    hyp_engine *engine = pb_load(&builder, HYP_DEVICE_CUDA);
+    const hyp_tensor x = {.dtype = HYP_U8, .rank = 4, .dims = {1, 1, LARGE, LARGE}};
+    assert_int_equal(hyp_context_create(engine, NULL, &context, &diag), HYP_OK);
+    assert_int_not_equal(hyp_context_reserve(context, &x, 1, &diag), HYP_OK);
+    assert_non_null(strstr(diag.message, "the sizes are too large"));
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+    pb_dispose(&builder);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -187,6 +212,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(any_axes_equal_reference),
         cmocka_unit_test(samples_at_places_equal_reference),
         cmocka_unit_test(scales_of_the_data_are_refused),
+        cmocka_unit_test(too_much_between_two_axes_is_refused),
     };
     if (!device_start(&dev, argc, argv)) return 77;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

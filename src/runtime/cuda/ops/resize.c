@@ -74,8 +74,9 @@ static hyp_status read_lines(const hyp_kernel_call *c, hyp_resize_line *lines, i
     return HYP_OK;
 }
 
-/* The sizes between the axes of a stage, of x as the stages before it have left it. */
-static void set_stage(hyp_cuda_resize *stage, const hyp_resize_line *lines, const int32_t *axes, uint32_t count,
+/* The sizes between the axes of a stage, of x as the stages before it have left it; false: more elements than there can
+ * be, which neither x nor the result need have. */
+static bool set_stage(hyp_cuda_resize *stage, const hyp_resize_line *lines, const int32_t *axes, uint32_t count,
                       const int64_t *dims, int32_t rank)
 {
     int64_t middle = 1, inner = 1, outer = 1;
@@ -88,7 +89,8 @@ static void set_stage(hyp_cuda_resize *stage, const hyp_resize_line *lines, cons
     for (int k = 0; k < 2; k++) stage->out[k] = hyp_cuda_extent_of(stage->axis[k].line.out);
     stage->middle = hyp_cuda_extent_of(middle);
     stage->inner = hyp_cuda_extent_of(inner);
-    stage->total = outer * stage->axis[0].line.out * middle * stage->axis[1].line.out * inner;
+    return hyp_mul_i64(outer * middle * inner, stage->axis[0].line.out, &stage->total) &&
+           hyp_mul_i64(stage->total, stage->axis[1].line.out, &stage->total);
 }
 
 /* Room for the lists of a stage; false: more than there can be. */
@@ -120,8 +122,8 @@ static hyp_status plan_stages(const hyp_cuda_device *device, const hyp_kernel_ca
         hyp_cuda_resize *stage = &p->stage[i];
         const uint32_t first = 2 * i, some = count - first < 2 ? 1 : 2;
         const bool last = first + some == count;
-        set_stage(stage, lines + first, axes + first, some, dims, x->rank);
-        if (!take_lists(stage, room)) return hyp_kernel_fail(c, "the sizes are too large");
+        if (!set_stage(stage, lines + first, axes + first, some, dims, x->rank) || !take_lists(stage, room))
+            return hyp_kernel_fail(c, "the sizes are too large");
         for (uint32_t k = first; k < first + some; k++) dims[axes[k]] = lines[k].out;
         stage->x_dtype = i == 0 ? x->dtype : between;
         stage->y_dtype = last ? y->dtype : between;
