@@ -51,7 +51,7 @@ __device__ __forceinline__ void locate_first(const hyp_cuda_locate &p)
         int64_t start = o * p.axis * p.inner.size + (lane - o * p.inner.size);
         int64_t begin = part * p.terms, end = begin + p.terms < p.axis ? begin + p.terms : p.axis;
         if (self >= p.total) begin = end = 0;
-        hyp_cuda_ranked best = {0, p.last ? -1 : p.axis}; // which is behind all
+        hyp_cuda_ranked best = {0, p.last ? -1 : INT64_MAX}; // which is behind all
 #pragma unroll 1
         for (int64_t i = begin + member; i < end; i += AT_ONCE * (int64_t)team) {
             hyp_cuda_ranked some[AT_ONCE];

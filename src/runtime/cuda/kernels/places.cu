@@ -61,8 +61,7 @@ __device__ __forceinline__ void scatter_tensors(const hyp_cuda_tensor_scatter &p
     }
 }
 
-// ---- of few elements each, in the order of the reference and in double
-// -----------------------------------------------
+// ---- of few elements each, in the order of the reference and in double ------------------------------------------
 
 __device__ __forceinline__ void normalize_channels(const hyp_cuda_lrn &p)
 {
