@@ -30,7 +30,8 @@ typedef struct hyp_resize_axis {
 /* The number of taps that an axis may have at most; the lists of hyp_resize_plan are as long as this says. */
 int64_t hyp_resize_taps(const hyp_kernel_call *c, int64_t in, int64_t out);
 /* What is done along an axis of these sizes. Reads the arrays of scales and roi, which may fail. */
-HYP_NODISCARD hyp_status hyp_resize_read(const hyp_kernel_call *c, int32_t axis, int64_t in, int64_t out, hyp_resize_line *a);
+HYP_NODISCARD hyp_status hyp_resize_read(const hyp_kernel_call *c, int32_t axis, int64_t in, int64_t out,
+                                         hyp_resize_line *a);
 /* Fills in an axis whose lists are allocated for hyp_resize_taps. Reads the arrays of scales and roi. */
 HYP_NODISCARD hyp_status hyp_resize_plan(const hyp_kernel_call *c, int32_t axis, hyp_resize_axis *out);
 /* Neighbour t of element i: an index into the axis. */

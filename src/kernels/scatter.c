@@ -179,7 +179,8 @@ hyp_status hyp_kernel_tensor_scatter(const hyp_kernel_call *c)
             return hyp_kernel_fail(c, "index %lld is out of range for %lld updates along axis %d of %lld",
                                    (long long)at, (long long)t.length, t.axis, (long long)t.size);
         for (int64_t s = 0; s < t.length; s++)
-            combine(HYP_PW_CAST, y, (o * t.size + (at + s) % t.size) * t.inner, updates, (o * t.length + s) * t.inner, t.inner);
+            combine(HYP_PW_CAST, y, (o * t.size + (at + s) % t.size) * t.inner, updates, (o * t.length + s) * t.inner,
+                    t.inner);
     }
     return HYP_OK;
 }

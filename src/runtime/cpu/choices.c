@@ -320,23 +320,24 @@ static double winograd_seconds(const asked *a, uint32_t x, uint32_t y)
 }
 
 enum { FEW_CHANNELS = 8, CACHED_FLOATS = 1 << 20 };
+enum { AVX2_FLOATS = 8, AVX512_FLOATS = 16 }; /* of a vector */
 
-/* What the kernel of layers takes for windows, over what oneDNN's convolution is predicted to. With vectors of 8 floats it is
- * faster but where channels do not fill panels, or where the first convolution of a network reads few of them, if oneDNN
- * need not turn a tensor; with vectors of 16 it is slower but for a single channel, few places, and small ones for which
+/* What the kernel of layers takes for windows, over what oneDNN's convolution is predicted to. With vectors of 8 floats it
+ * is faster but where channels do not fill panels, or where the first convolution of a network reads few of them, if
+ * oneDNN need not turn a tensor; with vectors of 16 it is slower but for a single channel, few places, and small ones for which
  * oneDNN 2.6 makes a copy of x, for its steps, or turns a tensor. Too few results for a vector cost oneDNN more. reads:
  * floats of weights. */
 static double own_over_onednn(const asked *a, const HypPlan__Call *call, double places, double taps, double reads)
 {
-    enum { FEW_PLACES = 64, FEW_TAPS = 9, MOST_TAPS = 25, WIDE = 16 };
+    enum { FEW_PLACES = 64, FEW_TAPS = 9, MOST_TAPS = 25 };
     uint32_t x = call->inputs_plus1[0] - 1, y = call->outputs[0];
     const hyp_cpu_kernels *kernels = a->model->device->kernels;
     int64_t in = size_of(a, x, 1), channels = size_of(a, y, 1), panel = (int64_t)kernels->panel * kernels->width;
     const double faster = 0.8, slower = 1.5;
     if (channels < FEW_CHANNELS) return in >= FEW_CHANNELS && taps == 1 ? faster : slower;
-    if (kernels->width < FEW_CHANNELS) return faster;
+    if (kernels->width < AVX2_FLOATS) return faster;
     const bool *last = a->channels_last;
-    if (kernels->width < WIDE) {
+    if (kernels->width < AVX512_FLOATS) {
         bool fills = channels % panel == 0 || channels >= 4 * panel, first = in > 1 && in <= 4;
         return last && last[y] && (first || (!fills && last[x])) ? slower : faster;
     }
@@ -362,7 +363,7 @@ static void offer_convolution(asked *a)
     int64_t channels = size_of(a, y, 1);
     double rows = (double)size_of(a, w, 2), taps = rows * (double)size_of(a, w, 3);
     double places = (double)(size_of(a, y, 2) * size_of(a, y, 3)), reads = taps * (double)(channels * size_of(a, x, 1));
-    bool wide = a->model->device->kernels->width > FEW_CHANNELS;
+    bool wide = a->model->device->kernels->width >= AVX512_FLOATS;
     bool tiny = !transpose && taps > 1 && places <= (wide ? 4 : 9) && reads > CACHED_FLOATS / 4;
     bool few = channels < FEW_CHANNELS && size_of(a, x, 1) >= FEW_CHANNELS && taps > 1;
     bool cached = rows * taps * (double)channels * (double)size_of(a, x, 3) <= CACHED_FLOATS;
@@ -373,7 +374,7 @@ static void offer_convolution(asked *a)
     if (grouped && of_group == 1 && channels == size_of(a, x, 1))
         hyp_choice_offer(
             a->choice, "own by channels", HYP_CPU_DEPTHWISE,
-            a->model->device->kernels->width < FEW_CHANNELS ? 0.8 * a->alone : call_seconds + 1.3 * a->alone, NULL);
+            a->model->device->kernels->width < AVX2_FLOATS ? 0.8 * a->alone : call_seconds + 1.3 * a->alone, NULL);
     if (grouped && of_group > 1)
         hyp_choice_offer(a->choice, "own by groups", HYP_CPU_GROUPED, (of_group < FEW_CHANNELS ? 0.8 : 1.5) * a->alone,
                          NULL);

@@ -36,9 +36,9 @@ typedef struct hyp_mlp {
 } hyp_mlp;
 
 /* Windows that slide over x: `lines` lines of `places` results each, whose windows begin x_line and x_place floats
- * apart. A window is `rows` rows, so far apart, of `runs` runs of floats each, which are `gap` apart. The first window begins in
- * line `top` of an image of so many lines, those of the next lines of results `step` further down, and their rows are
- * `spread` lines from each other: what lies outside of the image is zeros. */
+ * apart. A window is `rows` rows, so far apart, of `runs` runs of floats each, which are `gap` apart. The first window
+ * begins in line `top` of an image of `height` lines, those of the next lines of results `step` further down, and their
+ * rows are `spread` lines from each other: what lies outside of the image is zeros. */
 typedef struct hyp_windows {
     int64_t lines, places, x_line, x_place, rows, apart, runs, gap;
     int64_t top, step, spread, height;

@@ -9,8 +9,8 @@
 
 hyp_cuda_call_fn hyp_cuda_add_extreme, hyp_cuda_add_softmax_stats;
 
-/* A warp, a whole block for a long one, or eight along y, where neighbours along x belong to different columns; 32 where there
- * are few of them. */
+/* A warp, a whole block for a long one, or eight along y, where neighbours along x belong to different columns; 32 where
+ * there are few of them. */
 hyp_cuda_grid hyp_cuda_column_grid(hyp_cuda_kernel kernel, const hyp_cuda_device *device, int64_t columns, int64_t terms,
                                    bool along_x, uint32_t room)
 {
@@ -49,8 +49,8 @@ hyp_status hyp_cuda_add_softmax(hyp_cuda_build *b, const HypPlan__Softmax *k)
     }
     hyp_cuda_softmax args = {.dtype = dtype};
     set_columns(&args, outer, axis, inner);
-    grid = hyp_cuda_column_grid(dtype == HYP_F64 ? HYP_CUDA_KERNEL_softmax_f64 : HYP_CUDA_KERNEL_softmax_f32, device, args.columns,
-                                axis, args.along_x, sizeof(double));
+    grid = hyp_cuda_column_grid(dtype == HYP_F64 ? HYP_CUDA_KERNEL_softmax_f64 : HYP_CUDA_KERNEL_softmax_f32, device,
+                                args.columns, axis, args.along_x, sizeof(double));
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_softmax, x, k->x + 1),
                                    HYP_CUDA_SLOT(hyp_cuda_softmax, y, k->y + 1)};
     return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);

@@ -1,5 +1,5 @@
-/* reduce.h - how threads share what is reduced; and sums of the rows of a matrix, for who has no plan: what a reduction over its
- * first axis is as launches. */
+/* reduce.h - how threads share what is reduced; and sums of the rows of a matrix, for who has no plan: what a reduction
+ * over its first axis is as launches. */
 #ifndef HYP_RUNTIME_CUDA_OPS_REDUCE_H
 #define HYP_RUNTIME_CUDA_OPS_REDUCE_H
 
