@@ -83,7 +83,7 @@ everything() {
     # time goes by.
     export ASAN_OPTIONS=quarantine_size_mb=16
     same='test_cuda_(device|conv|orders|recurrent|session|staging)_emulated$'
-    check asan -E "^(header_|check_|judge_(elementwise|emitted|fusions)\$|tools_(verify|budget|memory|measuring|terminal|report_page|careful|prices|serve_load|export_c|export_c_models)\$|python_|test_cuda_generated|$same)"
+    check asan -E "^(header_|check_|judge_(elementwise|emitted|fusions)\$|tools_(verify|budget|memory|terminal|report_page|careful|prices|serve_load|export_c|export_c_models)\$|python_|test_cuda_generated|$same)"
     unset ASAN_OPTIONS
     programs='^(runtime|test_runtime)'
     build tsan --preset tsan -DCMAKE_C_COMPILER=gcc -DHYPATIA_COMPILER=OFF "$cuda_built"
