@@ -388,9 +388,33 @@ static void what_is_out_of_range_is_an_error(void **state)
     check_fails(1, &y, "index 4 is out of range");
 }
 
+/* Threads for so many lanes are more than there are numbers for. The tensors, which no memory has, are the caller's. */
+static void lanes_of_any_number_are_prepared(void **state)
+{
+    (void)state;
+    static const int64_t lanes = INT64_C(1) << 59, x_dims[] = {INT64_C(1) << 59, 1};
+    hyp_context *context = NULL;
+    hyp_diag diag = {0};
+    pb_init(&builder);
+    const uint32_t in = pb_input(&builder, "x", HYP_U8, 2, pb_consts(&builder, 2, x_dims));
+    HypPlan__Call *call =
+        pb_call(&builder, "argmax", 1, &in, pb_output(&builder, "y", HYP_I64, 1, pb_consts(&builder, 1, &lanes)));
+    pb_call_int(&builder, call, 1);
+    pb_call_int(&builder, call, 0);
+    pb_call_int(&builder, call, 0);
+    hyp_engine *engine = pb_load(&builder, HYP_DEVICE_CUDA);
+    const hyp_tensor x = {.dtype = HYP_U8, .rank = 2, .dims = {x_dims[0], x_dims[1]}};
+    assert_int_equal(hyp_context_create(engine, NULL, &context, &diag), HYP_OK);
+    assert_int_equal(hyp_context_reserve(context, &x, 1, &diag), HYP_OK);
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+    pb_dispose(&builder);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lanes_of_any_number_are_prepared),
         cmocka_unit_test(places_of_extremes_equal_reference),
         cmocka_unit_test(first_elements_equal_reference),
         cmocka_unit_test(running_sums_and_products_equal_reference),

@@ -19,11 +19,11 @@ static int64_t wanted_threads(const hyp_cuda_device *device)
     return (int64_t)device->multiprocessors * PER_MULTIPROCESSOR;
 }
 
-/* In how many parts so many lanes are made, each of which has `have` threads, or blocks, of those that are wanted, and
- * at most so many parts. */
-static int64_t parts_of(int64_t wanted, int64_t have, int64_t most)
+/* In how many parts so many lanes are made, each of which has a team of the threads, or blocks, that are wanted, and at
+ * most so many parts. */
+static int64_t parts_of(int64_t wanted, int64_t lanes, int64_t team, int64_t most)
 {
-    int64_t parts = wanted / have;
+    int64_t parts = wanted / team / lanes; /* lanes may be so many that their threads have no number */
     if (parts > most) parts = most;
     return parts < 1 ? 1 : parts;
 }
@@ -88,7 +88,7 @@ hyp_status hyp_cuda_add_locate(hyp_cuda_build *b, const HypPlan__Call *k, const 
     const bool along_x = s.inner == 1;
     hyp_cuda_grid grid = hyp_cuda_column_grid(kernel, device, lanes, s.size, along_x, room);
     const int64_t team = along_x ? grid.block_x : grid.block_y, most = s.size / (EACH * team);
-    const int64_t parts = parts_of(wanted_threads(device), lanes * team, most < MOST ? most : MOST);
+    const int64_t parts = parts_of(wanted_threads(device), lanes, team, most < MOST ? most : MOST);
     HYP_TRY(hyp_cuda_add_op(b, locate_run, sizeof(locate), &data));
     locate *p = data;
     *p = (locate){.x = hyp_plan_call_input(k, 0) - 1, .y = k->outputs[0], .in_parts = parts > 1};
@@ -176,7 +176,7 @@ hyp_status hyp_cuda_add_topk(hyp_cuda_build *b, const HypPlan__Call *call, const
     while (padded < k) padded *= 2;
     const bool in_shared = padded <= IN_SHARED;
     const int64_t lanes = s.outer * s.inner, least = 4 * k > LEAST ? 4 * k : LEAST;
-    const int64_t parts = in_shared ? parts_of(multiprocessors, lanes, s.size / least) : 1;
+    const int64_t parts = in_shared ? parts_of(multiprocessors, lanes, 1, s.size / least) : 1;
     HYP_TRY(hyp_cuda_add_op(b, topk_run, sizeof(topk), &data));
     topk *p = data;
     *p = (topk){.x = hyp_plan_call_input(call, 0) - 1,
@@ -255,7 +255,7 @@ static scan plan_scan(const hyp_cuda_device *device, const hyp_along *s, hyp_cud
     const uint32_t team = s->inner > 1 || s->size <= SHORT ? 1 : s->size <= LONG ? WARP : THREADS;
     const int64_t lanes = s->outer * s->inner, tile = (int64_t)team * HYP_CUDA_SCAN_EACH,
                   most = s->size / (TILES * tile);
-    int64_t parts = parts_of(wanted_threads(device), lanes * team, most < MOST ? most : MOST);
+    int64_t parts = parts_of(wanted_threads(device), lanes, team, most < MOST ? most : MOST);
     const int64_t terms = round_up((s->size + parts - 1) / parts, tile);
     parts = (s->size + terms - 1) / terms;
     return (scan){.args = {.lanes = hyp_cuda_extent_of(lanes),
