@@ -66,7 +66,7 @@ static void set_grid(const hyp_cuda_device *device, uint32_t line, hyp_cuda_chan
     uint32_t across = 1;
     while (!args->along && across < line && across < args->groups.size) across *= 2;
     const int64_t team = THREADS / across, most = args->all_terms / (EACH * team);
-    int64_t parts = (int64_t)device->multiprocessors * PER_MULTIPROCESSOR / (args->groups.size * team);
+    int64_t parts = (int64_t)device->multiprocessors * PER_MULTIPROCESSOR / team / args->groups.size;
     if (parts > most) parts = most;
     parts = parts < 1 ? 1 : parts < MOST ? parts : MOST;
     args->terms = (args->all_terms + parts - 1) / parts;
