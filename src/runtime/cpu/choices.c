@@ -324,9 +324,9 @@ enum { AVX2_FLOATS = 8, AVX512_FLOATS = 16 }; /* of a vector */
 
 /* What the kernel of layers takes for windows, over what oneDNN's convolution is predicted to. With vectors of 8 floats it
  * is faster but where channels do not fill panels, or where the first convolution of a network reads few of them, if
- * oneDNN need not turn a tensor; with vectors of 16 it is slower but for a single channel, few places, and small ones for which
- * oneDNN 2.6 makes a copy of x, for its steps, or turns a tensor. Too few results for a vector cost oneDNN more. reads:
- * floats of weights. */
+ * oneDNN need not turn a tensor; with vectors of 16 it is slower but for a single channel, few places, and small ones for
+ * which oneDNN 2.6 makes a copy of x, for its steps, or turns a tensor. Too few results for a vector cost oneDNN more.
+ * reads: floats of weights. */
 static double own_over_onednn(const asked *a, const HypPlan__Call *call, double places, double taps, double reads)
 {
     enum { FEW_PLACES = 64, FEW_TAPS = 9, MOST_TAPS = 25 };
