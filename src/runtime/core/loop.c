@@ -322,7 +322,7 @@ typedef struct trips {
     const hyp_loop_state *l;
     void *const *at;
     int64_t most, rows, trip;
-    bool goes_on;
+    uint8_t goes_on; /* a HYP_BOOL: what a body computes need not be 0 or 1 */
 } trips;
 
 static void *output_of(const trips *t, size_t o) { return t->at[t->l->step->call->outputs[o]]; }
@@ -393,7 +393,7 @@ static hyp_status run_trip(trips *t, hyp_diag *diag)
     for (size_t i = 0; i < s->handed; i++) l->out[1 + i].data = t->trip % 2 ? l->spare[i] : (uint8_t *)output_of(t, i);
     for (size_t i = s->handed; i < s->handed + s->collected; i++)
         l->out[1 + i].data = (uint8_t *)output_of(t, i) + (size_t)t->trip * l->out[1 + i].bytes;
-    bool next = false;
+    uint8_t next = 0;
     l->out[0].data = &next;
     l->out[0].bytes = sizeof next;
     HYP_TRY(hyp_run_tensors(l->body, l->in, l->body->engine->inputs.count, l->out, l->body->engine->outputs.count, NULL,
