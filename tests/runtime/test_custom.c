@@ -45,7 +45,21 @@ static void reads_what_it_writes(void) { custom->call->inputs_plus1[0] = custom-
 static void writes_beyond(void) { custom->call->outputs[0] = 99; }
 static void writes_an_input(void) { custom->call->outputs[0] = 0; }
 static void writes_nothing(void) { custom->call->n_outputs = 0; }
-static void has_many_inputs(void) { custom->call->n_inputs_plus1 = HYP_PLAN_CALL_INPUTS + 1; }
+/* Lists that are as long as they say: none but their number is wrong. */
+static void has_many_inputs(void)
+{
+    static uint32_t inputs_plus1[HYP_PLAN_CUSTOM_INPUTS + 1];
+    custom->call->inputs_plus1 = inputs_plus1;
+    custom->call->n_inputs_plus1 = HYP_PLAN_CUSTOM_INPUTS + 1;
+}
+static void has_many_outputs(void)
+{
+    static uint32_t outputs[HYP_PLAN_CUSTOM_OUTPUTS + 1];
+    for (size_t i = 0; i < HYP_PLAN_CUSTOM_OUTPUTS + 1; i++)
+        outputs[i] = i ? pb_scratch(&b, HYP_F32, (uint32_t)i - 1, 0, NULL) : custom->call->outputs[0];
+    custom->call->outputs = outputs;
+    custom->call->n_outputs = HYP_PLAN_CUSTOM_OUTPUTS + 1;
+}
 static void leaves_a_symbol_open(void) { pb_symbol(&b, "q"); }
 
 static void what_makes_no_sense_is_refused(void **state)
@@ -54,7 +68,8 @@ static void what_makes_no_sense_is_refused(void **state)
                                             has_two_numbers,     has_no_number,        has_another_kind,
                                             has_many_attributes, reads_beyond,         has_attributes_of_a_kernel,
                                             writes_beyond,       writes_an_input,      writes_nothing,
-                                            has_many_inputs,     reads_what_it_writes, leaves_a_symbol_open};
+                                            has_many_inputs,     has_many_outputs,     reads_what_it_writes,
+                                            leaves_a_symbol_open};
     hyp_diag diag = {0};
     (void)state;
     build();
