@@ -378,6 +378,7 @@ static PyObject *engine_cancel(PyObject *object, PyObject *unused)
 {
     (void)unused;
     engine_object *self = (engine_object *)object;
+    self->cancels++;
     for (size_t i = 0; i < self->busy_count; i++) hyp_context_cancel(self->busy[i]);
     Py_RETURN_NONE;
 }

@@ -86,6 +86,7 @@ typedef struct engine_object {
     size_t idle_count, idle_room;
     hyp_context **busy; /* that calls use */
     size_t busy_count, busy_room;
+    uint64_t cancels;            /* of the calls that were under way, so far */
     hyp_context_options context; /* of all of them; what it points to is the next two's */
     PyObject *buckets;           /* a dict; NULL: sizes are as they are given */
     hyp_tensor *bucket_sizes;

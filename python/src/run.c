@@ -8,6 +8,7 @@
 typedef struct run {
     engine_object *self;
     hyp_context *context;
+    uint64_t cancels; /* of self when the call got its context */
     size_t in, out;
     PyObject **given;    /* an object for each input, borrowed from the arguments or `own` */
     PyObject *own;       /* a dict of inputs, copied, as others may change it meanwhile; NULL: none */
@@ -239,16 +240,25 @@ static int finish_output(run *r, size_t i)
 
 /* ---- the run --------------------------------------------------------------------------------------------- */
 
-static int execute(run *r)
+static hyp_status run_once(run *r, hyp_diag *diag)
 {
     hyp_run_options options = {.size = sizeof options, .stream = r->stream};
-    hyp_diag diag = {0};
     hyp_status status;
     Py_BEGIN_ALLOW_THREADS
-        status = hyp_context_run_with(r->context, r->tensors, r->in, r->tensors + r->in, r->out, &options, &diag);
+        status = hyp_context_run_with(r->context, r->tensors, r->in, r->tensors + r->in, r->out, &options, diag);
         /* Who lent us memory without a stream of his takes it back with none: so the work has to have ended. */
-        if (status == HYP_OK && !r->queued) status = hyp_context_synchronize(r->context, &diag);
+        if (status == HYP_OK && !r->queued) status = hyp_context_synchronize(r->context, diag);
     Py_END_ALLOW_THREADS
+    return status;
+}
+
+/* Who cancels may come when a run has ended, and its call has not: that would end the context's next run, before it has
+ * begun, though nobody has cancelled that call. */
+static int execute(run *r)
+{
+    hyp_diag diag = {0};
+    hyp_status status = run_once(r, &diag);
+    if (status == HYP_ERR_CANCELLED && r->cancels == r->self->cancels) status = run_once(r, &diag);
     if (status == HYP_OK) return 0;
     native_raise(status, diag.message);
     return -1;
@@ -299,6 +309,7 @@ PyObject *engine_call(PyObject *self, PyObject *arguments)
     r.given = (PyObject **)(r.views + all);
     r.most = (int64_t *)(r.given + all);
     r.context = engine_take_context(r.self);
+    r.cancels = r.self->cancels;
     if (r.context) {
         if (go(&r, args, kwargs) == 0) done = result(&r, as_dict);
         engine_give_context(r.self, r.context);

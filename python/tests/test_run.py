@@ -303,6 +303,31 @@ def test_cancel():
     assert plan(x, 7).tolist() == [7, 7, 7]
 
 
+def test_cancel_is_for_calls_under_way():
+    """One that comes when a call has a context, but no run, is not kept for the next call that gets it."""
+    plan = hypatia.compile(counting(), device="cpu")
+    x = np.zeros(3, np.float32)
+
+    class Cancels:
+        def __array__(self, *args, **kwargs):
+            plan.cancel()
+            raise RuntimeError("no array")
+
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="no array"):
+            plan(Cancels(), 5)
+        assert plan(x, 5).tolist() == [5, 5, 5]
+
+    class CancelsItself:
+        def __array__(self, *args, **kwargs):
+            plan.cancel()
+            return x
+
+    with pytest.raises(hypatia.CancelledError):
+        plan(CancelsItself(), 5)
+    assert plan(x, 5).tolist() == [5, 5, 5]
+
+
 def test_loop_limit():
     plan = hypatia.compile(counting(), device="cpu", loop_limit=10)
     assert plan(np.zeros(1, np.float32), 10).tolist() == [10]
