@@ -2,6 +2,7 @@
 """Loops whose trips only a run tells, which the runtime runs, against onnxruntime, on the CPU and the reference backend: as many
 as a size or an input says, as data end them, none, one and many, nested, random bodies; what is refused when the model is compiled
 and when it runs. Exit status 1 if anything differs."""
+import json
 import os
 import random
 import sys
@@ -332,6 +333,17 @@ def check_number(judge):
                 judge.fail("many loops", error)
 
 
+def check_described(judge):
+    """All that a step reads and writes is told, of one with as many values as there may be, too."""
+    path, plan = write(judge, many_values(64))
+    hyp.compile_model(path, plan, no_rewrite=True)
+    done = hyp.tool("hypatia", "inspect", plan, "--json")
+    loops_run = [s for s in json.loads(done.stdout)["steps"] if s["label"] == "hypatia::Loop"]
+    counts = [(len(s["reads"]), len(s["writes"])) for s in loops_run]
+    if counts != [(2 + 64, 64)]:  # the plan of its body and the number of trips come first
+        judge.fail("what is told of a loop", counts)
+
+
 def check_refusals(judge):
     for name, made, wanted in refused():
         path, _ = write(judge, made)
@@ -365,6 +377,7 @@ def main():
     check_verified(judge)
     check_limit(judge)
     check_around(judge)
+    check_described(judge)
     check_refusals(judge)
     return judge.finish(count)
 

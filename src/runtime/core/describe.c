@@ -48,7 +48,7 @@ static void values_text(report *r, uint32_t tensor)
 }
 
 /* Reads or writes of a step. Lists longer than the room are cut; only hand-made plans have such. */
-enum { ROOM = 64 };
+enum { ROOM = HYP_PLAN_CUSTOM_INPUTS };
 typedef size_t (*step_list)(const HypPlan__Step *step, uint32_t *tensors, size_t room);
 
 static size_t list_of(const HypPlan__Step *step, step_list list, uint32_t tensors[ROOM])

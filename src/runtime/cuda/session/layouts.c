@@ -136,7 +136,7 @@ static bool is_wanted(const own_places *o, uint32_t window)
     for (size_t i = 0; i < p->n_steps; i++) {
         if (p->steps[i]->kernel_case == HYP_PLAN__STEP__KERNEL_COPY) continue;
         size_t count = hyp_plan_step_reads(p->steps[i], reads, HYP_PLAN_CALL_INPUTS);
-        if (count > HYP_PLAN_CALL_INPUTS) continue; /* a linear: what lies so is not read by it */
+        if (count > HYP_PLAN_CALL_INPUTS) continue; /* a linear, or custom: what lies so they do not read */
         for (size_t k = 0; k < count; k++)
             if (reads[k] == window) return true;
     }
