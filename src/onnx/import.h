@@ -116,7 +116,8 @@ hyp_symbol *hyp_onnx_symbol(const hyp_importer *im, const char *name);
  * NULL when memory is out. */
 const char *hyp_onnx_node_name(hyp_importer *im, const HypOnnx__NodeProto *node);
 
-/* Notes something that looks wrong in the model and does no harm, without the file's name; after some, only their number. */
+/* Notes something that looks wrong in the model and does no harm, once, without the file's name; after some, only their
+ * number. */
 HYP_NODISCARD hyp_status hyp_onnx_warn(hyp_importer *im, const char *fmt, ...) HYP_PRINTF(2, 3);
 
 /* The last of the warnings: how many were left out. */

@@ -29,6 +29,8 @@ hyp_status hyp_onnx_warn(hyp_importer *im, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    for (size_t i = 0; i < im->warnings.len; i++) /* a loop's body is imported for every trip, and perhaps again to be run */
+        if (strcmp(im->warnings.data[i], text) == 0) return HYP_OK;
     if (im->warnings.len == MAX_WARNINGS) {
         im->unlisted_warnings++;
         return HYP_OK;

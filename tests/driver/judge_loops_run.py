@@ -333,6 +333,16 @@ def check_number(judge):
                 judge.fail("many loops", error)
 
 
+def check_warnings(judge):
+    """What looks wrong in a body is said once, however often that is imported: written out, too long for that, or run."""
+    odd = body([node("Neg", "h", "h2", unknown=3), KEEP], {"h": F32}, {"on": BOOL, "h2": F32})
+    for name, inputs, constants in (("n", N, {}), ("k", X, {"k": at(5)}), ("k", X, {"k": at(1 << 20)})):
+        path, plan = write(judge, model([node("Loop", f"{name} - x", "y", body=odd)], inputs, {"y": (F32, None)}, constants))
+        done = hyp.tool("hypatiac", path, "-o", plan)
+        if done.returncode or done.stderr.count("unknown") != 1:
+            judge.fail("warnings of a body", done.stderr)
+
+
 def check_described(judge):
     """All that a step reads and writes is told, of one with as many values as there may be, too."""
     path, plan = write(judge, many_values(64))
@@ -377,6 +387,7 @@ def main():
     check_verified(judge)
     check_limit(judge)
     check_around(judge)
+    check_warnings(judge)
     check_described(judge)
     check_refusals(judge)
     return judge.finish(count)
