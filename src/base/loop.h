@@ -1,14 +1,20 @@
-/* loop.h - how a loop that is run, and not written out, is said in the IR and in plans: as a custom operator whose
- * kernel the runtime brings along. Shared by who writes it (onnx) and who runs it (runtime).
+/* loop.h - how a loop that is run, and not written out, is said in the IR and in plans: as a custom operator whose kernel
+ * the runtime brings along. Shared by who writes it (onnx) and who runs it (runtime). It has
  *
- *   inputs:  the plan of its body, as bytes; how many trips there are at most, one i64, and whether there is a first
- * one, one bool, each of which may be absent; HANDED values; what every trip is given alike outputs: HANDED values as
- * the last trip hands them on; COLLECTED, one row of each trip behind the other; and, where COUNTS is 1, how many trips
- * there were, one i64: rows behind these are zeros body:    from the trip's number, one i64, the condition, one bool,
- * HANDED values and what is alike to whether there is another trip, one bool, HANDED values and COLLECTED rows
+ * inputs
+ *   - the plan of its body, as bytes
+ *   - how many trips there are at most, one i64; it may be absent
+ *   - whether there is a first one, one bool; it may be absent
+ *   - HANDED values, and behind them what every trip is given alike
+ * outputs
+ *   - HANDED values, as the last trip hands them on
+ *   - COLLECTED, of each the rows of all trips, one behind the other
+ *   - where COUNTS is 1, how many trips there were, one i64: rows behind these are zeros; where it is 0, all rows are trips
+ * a body
+ *   - from the trip's number, one i64, the condition, one bool, HANDED values and what is alike
+ *   - to whether there is another trip, one bool, HANDED values and COLLECTED rows
  *
- * Where COUNTS is 0 all rows are trips. MOST, if it is not negative, is a number of trips that are not to be exceeded.
- */
+ * MOST, if it is not negative, is a number of trips that are not to be exceeded. */
 #ifndef HYP_BASE_LOOP_H
 #define HYP_BASE_LOOP_H
 
