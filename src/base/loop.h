@@ -23,6 +23,7 @@
 #define HYP_LOOP_OPERATOR HYP_LOOP_DOMAIN "::" HYP_LOOP_NAME
 
 enum { HYP_LOOP_PLAN, HYP_LOOP_TRIPS, HYP_LOOP_CONDITION, HYP_LOOP_FIRST }; /* inputs; the first that is handed on */
+enum { HYP_LOOP_DEEPEST = 8 }; /* loops in each other: a run has a few frames of the stack for each */
 
 /* Attributes, each one integer. */
 #define HYP_LOOP_HANDED "handed"

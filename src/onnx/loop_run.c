@@ -8,8 +8,8 @@
 #include "ir/constants.h"
 #include "onnx/loop.h"
 
-/* What a step may have; trips that results have room for where nothing is said; loops that are run in another. */
-enum { MOST_INPUTS = HYP_ONNX_CUSTOM_INPUTS, MOST_OUTPUTS = HYP_ONNX_CUSTOM_OUTPUTS, MOST_TRIPS = 1024, MOST_DEEP = 8 };
+/* What a step may have; trips that results have room for where nothing is said. */
+enum { MOST_INPUTS = HYP_ONNX_CUSTOM_INPUTS, MOST_OUTPUTS = HYP_ONNX_CUSTOM_OUTPUTS, MOST_TRIPS = 1024 };
 
 typedef struct making {
     hyp_onnx_loop *l;
@@ -264,20 +264,26 @@ static hyp_status compile(making *m)
     return status;
 }
 
-/* Whether every trip goes on: it gives the condition that it was given, or a constant. */
+/* What a value is a copy of: most bodies hand on the condition as it was given to them. */
+static hyp_value_id find_copied(const hyp_graph *g, hyp_value_id v)
+{
+    while (g->values.data[v].kind == HYP_VALUE_NODE) {
+        const hyp_node *n = &g->nodes.data[g->values.data[v].producer];
+        if (n->op != HYP_OP_identity) break;
+        v = n->inputs[0];
+    }
+    return v;
+}
+
+/* Whether every trip goes on: it gives the condition that it was given, which is true, or a constant. */
 static bool goes_on(const making *m)
 {
     const hyp_graph *g = m->im->g;
     if (!m->run->first) return true;
-    hyp_value_id v = m->l->out[0];
-    while (g->values.data[v].kind == HYP_VALUE_NODE) {
-        const hyp_node *n = &g->nodes.data[g->values.data[v].producer];
-        if (n->op != HYP_OP_identity) return false;
-        v = n->inputs[0];
-    }
-    if (v == m->given[1]) return m->run->condition == HYP_NO_VALUE;
-    return g->values.data[v].kind == HYP_VALUE_CONST && m->run->condition == HYP_NO_VALUE &&
-           hyp_load_i64(HYP_BOOL, g->values.data[v].data, 0);
+    if (m->run->condition != HYP_NO_VALUE) return false;
+    hyp_value_id v = find_copied(g, m->l->out[0]);
+    const hyp_value *value = &g->values.data[v];
+    return v == m->given[1] || (value->kind == HYP_VALUE_CONST && hyp_load_i64(HYP_BOOL, value->data, 0));
 }
 
 /* The texts and numbers of a custom operator. */
@@ -382,11 +388,7 @@ hyp_status hyp_onnx_loop_condition(const hyp_onnx_node *n, hyp_value_id conditio
     const hyp_type type = hyp_onnx_value_type(n, condition);
     hyp_onnx_node one = *n;
     hyp_eval_tensor t;
-    while (g->values.data[condition].kind == HYP_VALUE_NODE) { /* most bodies hand on what they were given */
-        const hyp_node *producer = &g->nodes.data[g->values.data[condition].producer];
-        if (producer->op != HYP_OP_identity) break;
-        condition = producer->inputs[0];
-    }
+    condition = find_copied(g, condition);
     if (type.dtype != HYP_BOOL || type.rank > 1 || (type.rank == 1 && type.dims[0] != 1))
         return hyp_fail(n->im->diag, HYP_ERR_MALFORMED, "its condition should be one bool");
     *out_known = g->values.data[condition].kind == HYP_VALUE_CONST;
@@ -440,8 +442,9 @@ hyp_status hyp_onnx_loop_run(hyp_onnx_loop *l, hyp_onnx_run *run)
     const hyp_onnx_node *n = l->n;
     hyp_importer *im = n->im;
     bool known, truth;
-    if (im->running == MOST_DEEP)
-        return hyp_fail(im->diag, HYP_ERR_LIMIT, "is in %d others that are run, as many as there may be", MOST_DEEP);
+    if (im->running == HYP_LOOP_DEEPEST)
+        return hyp_fail(im->diag, HYP_ERR_LIMIT, "is in %d others that are run, as many as there may be",
+                        HYP_LOOP_DEEPEST);
     run->results = hyp_arena_zalloc(&im->arena, run->handed + run->collected + 1, sizeof *run->results);
     if (!run->results) return hyp_fail_memory(im->diag, run->handed * sizeof *run->results);
     if (run->condition != HYP_NO_VALUE) {

@@ -5,9 +5,8 @@
 #include "base/dtype.h"
 #include "base/loop.h"
 
-/* Bodies within bodies, and of a plan together: each is an engine, though steps may share its bytes, and a few frames of
- * the stack in a run. */
-enum { DEEPEST = 8, MOST_BODIES = 256, ALIGN = 64 };
+/* MOST_BODIES: of a plan, those within bodies, too: each is an engine, though steps may share its bytes. */
+enum { MOST_BODIES = 256, ALIGN = 64 };
 
 /* One loop in a context. Arrays are in the context's arena. */
 struct hyp_loop_state {
@@ -117,9 +116,9 @@ static hyp_status load_body(hyp_engine *e, size_t step, const hyp_engine_options
     const hyp_custom_step *s = e->plan.custom[step];
     const HypPlan__Custom *k = e->plan.program->steps[step]->custom;
     const HypPlan__Tensor *t = e->plan.program->tensors[s->loop.plan];
-    if (e->depth == DEEPEST || e->root->body_count == MOST_BODIES)
+    if (e->depth == HYP_LOOP_DEEPEST || e->root->body_count == MOST_BODIES)
         return hyp_fail(diag, HYP_ERR_LIMIT, "a plan has at most %d loops that are run, nested %d deep", MOST_BODIES,
-                        DEEPEST);
+                        HYP_LOOP_DEEPEST);
     e->root->body_count++;
     HYP_TRY(hyp_engine_load_within(e, hyp_plan_weight(&e->plan, s->loop.plan), (size_t)t->bytes, options,
                                    &e->bodies[step], diag));
@@ -157,7 +156,7 @@ hyp_status hyp_loops_bound(const hyp_plan *plan, const hyp_backend *backend, int
 {
     const HypPlan__Program *p = plan->program;
     const hyp_plan_open_options seen = {.header_only = true}; /* whatever it is, loading it will tell */
-    for (size_t i = 0; i < p->n_steps && depth < DEEPEST; i++) {
+    for (size_t i = 0; i < p->n_steps && depth < HYP_LOOP_DEEPEST; i++) {
         hyp_loop_shape shape;
         hyp_plan body;
         if (!is_loop(p->steps[i]) || (*bodies)++ >= MOST_BODIES) continue;
