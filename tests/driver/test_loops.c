@@ -396,7 +396,7 @@ static void kernels_of_the_caller_are_called_in_trips(void **state)
 }
 
 /* y = (x W) * 3, by itself or in a loop. */
-static compiled scaled(bool in_loop)
+static void make_scaled(model_builder *out, bool in_loop)
 {
     model_builder b;
     mb_init(&b, 18);
@@ -412,7 +412,59 @@ static compiled scaled(bool in_loop)
         mb_graph(&b, loop, "body", "i go h", "more h2", 3);
     }
     mb_output(&b, "y");
+    *out = b;
+}
+
+static compiled scaled(bool in_loop)
+{
+    model_builder b;
+    make_scaled(&b, in_loop);
     return compile(&b, 0);
+}
+
+/* What n trips make of 1 1 with [[w 0] [0 w]] in the place of W. */
+static void check_weights(hyp_context *context, int64_t n, double w)
+{
+    float x[2] = {1, 1}, y[2];
+    double wanted = 1;
+    hyp_tensor in[] = {{.name = "x", .data = x, .bytes = sizeof x, .dtype = HYP_F32, .rank = 2, .dims = {1, 2}},
+                       {.name = "n", .data = &n, .bytes = sizeof n, .dtype = HYP_I64}};
+    hyp_tensor out = {.name = "y", .data = y, .bytes = sizeof y, .dtype = HYP_F32};
+    ASSERT_OK(hyp_context_run(context, in, 2, &out, 1, &why));
+    for (int64_t t = 0; t < n; t++) wanted *= w * 3.1;
+    for (int i = 0; i < 2; i++)
+        if (y[i] < wanted * 0.9999 || y[i] > wanted * 1.0001) fail_msg("%g, wanted %g", (double)y[i], wanted);
+}
+
+static void weights_of_bodies_are_replaced(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"w"};
+    const hyp_compile_options o = {.size = sizeof o, .updatable = names, .updatable_count = 1};
+    model_builder b;
+    compiled c = {0};
+    size_t size;
+    make_scaled(&b, true);
+    const uint8_t *bytes = mb_pack(&b, &size);
+    ASSERT_OK(hyp_compile_memory(bytes, size, &o, &c.plan, &c.size, NULL, &why));
+    mb_dispose(&b);
+    for (size_t d = 0; d < 2; d++) {
+        const hyp_engine_options options = {.size = sizeof options, .device = devices[d], .threads = 1};
+        hyp_engine *engine;
+        hyp_context *context;
+        ASSERT_OK(hyp_engine_load_memory(c.plan, c.size, &options, &engine, &why));
+        ASSERT_OK(hyp_context_create(engine, NULL, &context, &why));
+        for (int k = 1; k < 4; k++) {
+            float w[4] = {(float)k, 0, 0, (float)k};
+            hyp_tensor t = {.name = "w", .data = w, .bytes = sizeof w, .dtype = HYP_F32, .rank = 2, .dims = {2, 2}};
+            ASSERT_OK(hyp_engine_update(engine, &t, 1, &why));
+            check_weights(context, k, k);
+            check_weights(context, 4, k);
+        }
+        hyp_context_destroy(context);
+        hyp_engine_destroy(engine);
+    }
+    free(c.plan);
 }
 
 static void the_plan_tells_the_classes_of_its_bodies(void **state)
@@ -482,6 +534,7 @@ int main(void)
         cmocka_unit_test(the_compiler_may_run_out_of_memory),
         cmocka_unit_test(contexts_run_at_once),
         cmocka_unit_test(kernels_of_the_caller_are_called_in_trips),
+        cmocka_unit_test(weights_of_bodies_are_replaced),
         cmocka_unit_test(the_plan_tells_the_classes_of_its_bodies),
         cmocka_unit_test(changed_plans_do_no_harm),
     };
