@@ -181,8 +181,8 @@ typedef struct hyp_engine_options {
      * be NULL. */
     const hyp_allocator *allocator;
     /* Kernels for the plan's custom operators (hypatiac --custom-domain); those that the plan does not have are no matter. A plan
-     * with one that nothing is given for is HYP_ERR_UNSUPPORTED, and the message names it. Loops (hypatia::Loop) need none. The structs are copied; `user` has to
-     * last as long as the engine and its contexts. */
+     * with one that nothing is given for is HYP_ERR_UNSUPPORTED, and the message names it. Loops (hypatia::Loop) need none.
+     * The structs are copied; `user` has to last as long as the engine and its contexts. */
     const hyp_custom_kernel *const *custom_kernels;
     size_t custom_kernel_count;
     /* The processes that run the plan together, which are on GPUs: device is HYP_DEVICE_CUDA, or AUTO, which then is that, and
@@ -466,10 +466,10 @@ HYP_API const hyp_tensor *hyp_context_bound_output(const hyp_context *context, s
 /* Waits until the context's runs have ended, on whatever stream. */
 HYP_API HYP_NODISCARD hyp_status hyp_context_synchronize(hyp_context *context, hyp_diag *diag);
 /* Asks the run under way, or else the next one, to end before its next step, or trip of a loop: HYP_ERR_CANCELLED.
- * Outputs then hold anything, and the context is usable as before. A run that is in its last step, or in those at the end of a plan that do nothing but change
- * variables, ends well, and the request with it. What a GPU was given
- * is not taken back: a run that is replayed from a CUDA graph ends before it or not at all. To be called from any thread, also a
- * handler of signals, while the context is there; NULL-safe. */
+ * Outputs then hold anything, and the context is usable as before. A run that is in its last step, or in those at the end of
+ * a plan that do nothing but change variables, ends well, and the request with it. What a GPU was given is not taken back: a
+ * run that is replayed from a CUDA graph ends before it or not at all. To be called from any thread, also a handler of
+ * signals, while the context is there; NULL-safe. */
 HYP_API void hyp_context_cancel(hyp_context *context);
 
 /* A run like hyp_context_run that also times every step of the plan: seconds[i] is what step i takes. On a CPU the clock

@@ -62,8 +62,9 @@ static hyp_status make_work_space(hyp_context *c, hyp_diag *diag)
     c->output_memory = hyp_arena_zalloc(a, out, sizeof *c->output_memory);
     c->counts = hyp_arena_zalloc(a, p->hidden_outputs, sizeof *c->counts);
     c->own = hyp_arena_zalloc(a, out, sizeof *c->own);
-    if (!c->counts || !c->own || !c->input_order || !c->output_order || !c->dims || !c->dim_rows || !c->ranks || !c->symbols || !c->values ||
-        !c->bound_inputs || !c->bound_outputs || !c->inputs || !c->outputs || !c->input_memory || !c->output_memory)
+    if (!c->counts || !c->own || !c->input_order || !c->output_order || !c->dims || !c->dim_rows || !c->ranks ||
+        !c->symbols || !c->values || !c->bound_inputs || !c->bound_outputs || !c->inputs || !c->outputs ||
+        !c->input_memory || !c->output_memory)
         return hyp_fail_memory(diag, (in + out) * sizeof *c->dims + p->n_dims * sizeof *c->values);
     for (size_t i = 0; i < in; i++) {
         const hyp_io_list *list = i < c->engine->inputs.count ? &c->engine->inputs : &c->engine->variables;
@@ -521,9 +522,7 @@ hyp_status hyp_context_tune(hyp_context *c, const hyp_tensor *inputs, size_t cou
     hyp_status status = take_shared(c, diag);
     forget_shapes(c);
     if (status == HYP_OK) status = take_weights(c, diag);
-    if (status == HYP_OK) {
-        status = e->backend->tune(c->session, c->values, &options, &report, diag);
-    }
+    if (status == HYP_OK) status = e->backend->tune(c->session, c->values, &options, &report, diag);
     status = leave(c, before, status, diag);
     if (status == HYP_OK && out) hyp_sized_give(out, &report);
     return status;

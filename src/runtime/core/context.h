@@ -1,4 +1,4 @@
-/* context.h - inside of a context. Private to the core of the runtime (context.c, context_tells.c). */
+/* context.h - inside of a context. Private to the core of the runtime. */
 #ifndef HYP_RUNTIME_CORE_CONTEXT_H
 #define HYP_RUNTIME_CORE_CONTEXT_H
 
@@ -60,15 +60,15 @@ struct hyp_context {
     hyp_memory *input_memory, *output_memory;
     int64_t *counts;     /* by hidden output */
     hyp_variable_state *variables; /* of the engine's list */
-    uint8_t *state;          /* all of their buffers */
+    uint8_t *state;                /* all of their buffers */
     size_t state_bytes;
-    uint8_t *aside;          /* while steps are timed, what they write in the place of variables; else NULL */
+    uint8_t *aside; /* while steps are timed, what they write in the place of variables; else NULL */
     size_t aside_bytes;
-    bool torn;               /* a copy over variables has failed halfway: they are of no use until all are set anew */
+    bool torn;    /* a copy over variables has failed halfway: they are of no use until all are set anew */
     bool running; /* there are runs whose end nobody has waited for */
     bool changes; /* the last one may fail yet: when it has ended well, its buffers have the values */
     hyp_buckets *buckets; /* NULL: sizes are as the caller gives them */
-    hyp_own_output *own; /* by output: memory of the context's, for those that the caller gives none for */
+    hyp_own_output *own;  /* by output: memory of the context's, for those that the caller gives none for */
     hyp_arena arena;
 };
 

@@ -87,8 +87,8 @@ static hyp_status copy_initial(const hyp_context *c, size_t i, hyp_diag *diag)
                            v->bytes, diag);
 }
 
-/* Puts what they begin with into the buffers that have no values, and makes these the ones that have; those that have but one
- * come last. */
+/* Puts what they begin with into the buffers that have no values, and makes these the ones that have; those that have but
+ * one come last. */
 static hyp_status begin_anew(hyp_context *c, hyp_diag *diag)
 {
     const HypPlan__Program *p = c->engine->plan.program;
@@ -282,8 +282,8 @@ static hyp_status set_some(const hyp_context *c, const hyp_tensor *tensors, size
     return HYP_OK;
 }
 
-/* Puts each into the buffer that has no value, and makes these the ones that have when all are there; those that have but one
- * come last. `given`: by variable, all false before. */
+/* Puts each into the buffer that has no value, and makes these the ones that have when all are there; those that have but
+ * one come last. `given`: by variable, all false before. */
 static hyp_status set_all(hyp_context *c, const hyp_tensor *tensors, size_t count, found *f, bool *given, hyp_diag *diag)
 {
     const hyp_engine *e = c->engine;
