@@ -406,13 +406,59 @@ static void refused_sizes_leave_the_memory(void **state)
     }
 }
 
+/* An output of a rounded size, of which the data say how much there is: y = x [n 4], cut to the first c columns. */
+static void what_the_data_cut_has_memory_once(void **state)
+{
+    enum { COLUMNS = 4, ROWS = 4096 };
+    static char *padding[] = {nothing};
+    static HypPlan__DataSize size, *sizes[] = {&size};
+    static float x[(ROWS + 1) * COLUMNS];
+    const hyp_tensor rows = bucket("n", ROWS);
+    (void)state;
+    for (size_t i = 0; i < sizeof x / sizeof *x; i++) x[i] = (float)i;
+    for (size_t d = 1; d < DEVICES; d++) {
+        pb_init(&b);
+        uint32_t n = pb_symbol(&b, "n"), columns = pb_const(&b, COLUMNS), one = pb_const(&b, 1);
+        uint32_t dims[] = {n, columns}, from = pb_input(&b, "x", HYP_F32, 2, dims);
+        uint32_t c = pb_input(&b, "c", HYP_I64, 0, NULL), to = pb_output(&b, "y", HYP_F32, 2, dims);
+        uint32_t counted = pb_output(&b, "y_count", HYP_I64, 0, NULL);
+        pb_copy_all(&b, from, to, pb_dim(&b, HYP_PLAN__DIM__KIND__MUL, n, columns));
+        pb_copy_all(&b, c, counted, one);
+        hyp_plan__data_size__init(&size);
+        size.axis = size.count = 1;
+        b.program.data_sizes = sizes;
+        b.program.n_data_sizes = b.program.hidden_outputs = 1;
+        b.program.padding = padding;
+        b.program.n_padding = 1;
+        hyp_engine *e = pb_load(&b, devices[d]);
+        hyp_context *context = create(e, &rows, 1, 2);
+        for (int64_t k = 0; k < 4; k++) {
+            int64_t count = k, given[] = {k < 2 ? 3 : ROWS + 1, COLUMNS};
+            hyp_tensor in[] = {tensor_of("x", HYP_F32, x, 2, given), tensor_of("c", HYP_I64, &count, 0, NULL)};
+            hyp_tensor y = {.name = "y", .dtype = HYP_F32, .memory = HYP_MEMORY_CONTEXT};
+            size_t needed;
+            assert_ok(hyp_context_memory_needed(context, in, 2, &needed, diag));
+            assert_ok(hyp_context_reserve(context, in, 2, diag));
+            size_t has = hyp_context_memory_bytes(context);
+            if (has > needed + 1024 || needed > has + 1024) fail_msg("%zu bytes were told, there are %zu", needed, has);
+            assert_ok(hyp_context_run(context, in, 2, &y, 1, diag));
+            assert_true(y.dims[0] == given[0] && y.dims[1] == count);
+            for (int64_t i = 0; i < given[0] * count; i++)
+                assert_true(((const float *)y.data)[i] == x[i / count * COLUMNS + i % count]);
+        }
+        hyp_context_destroy(context);
+        hyp_engine_destroy(e);
+        pb_dispose(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_those_of_the_sizes_given), cmocka_unit_test(every_call_knows_them),
         cmocka_unit_test(one_set_of_dims_serves_a_bucket),      cmocka_unit_test(what_is_in_the_way_is_told),
         cmocka_unit_test(sizes_that_shrink_are_refused),        cmocka_unit_test(memory_may_run_out_at_any_moment),
-        cmocka_unit_test(refused_sizes_leave_the_memory),
+        cmocka_unit_test(refused_sizes_leave_the_memory),       cmocka_unit_test(what_the_data_cut_has_memory_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

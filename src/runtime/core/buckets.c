@@ -199,6 +199,14 @@ hyp_status hyp_buckets_fit(hyp_context *c, hyp_diag *diag)
 
 /* ---- memory ----------------------------------------------------------------------------------------------------- */
 
+/* Whether an output is put into memory of the context's for its size alone. Where the data cut it, it is in any case, which
+ * outputs.c sees to. */
+static bool is_grown(const hyp_context *c, size_t output)
+{
+    const hyp_engine *e = c->engine;
+    return c->buckets->rounds[e->plan.program->n_inputs + output] && !e->outputs.items[output].size;
+}
+
 const hyp_pad *hyp_output_pad(const hyp_context *c, size_t output)
 {
     const hyp_pad *pad = c->buckets ? &c->buckets->pads[c->engine->plan.program->n_inputs + output] : NULL;
@@ -209,11 +217,10 @@ hyp_status hyp_buckets_grow(hyp_context *c, const hyp_shape *s, hyp_diag *diag)
 {
     const hyp_buckets *b = c->buckets;
     if (!b || c->engine->backend->memory != HYP_MEMORY_HOST) return HYP_OK;
-    size_t in = c->engine->plan.program->n_inputs;
     for (size_t i = 0; i < c->engine->inputs.count; i++)
         if (b->rounds[i]) HYP_TRY(hyp_grow_own(&b->own[i], s->input_bytes[i], diag));
     for (size_t i = 0; i < c->engine->outputs.count; i++)
-        if (b->rounds[in + i]) HYP_TRY(hyp_grow_own(&c->own[i], s->output_bytes[i], diag));
+        if (is_grown(c, i)) HYP_TRY(hyp_grow_own(&c->own[i], s->output_bytes[i], diag));
     return HYP_OK;
 }
 
@@ -226,7 +233,7 @@ size_t hyp_buckets_needed(const hyp_context *c)
         bool input = i < e->inputs.count;
         const hyp_io *io = input ? &e->inputs.items[i] : &e->outputs.items[i - e->inputs.count];
         size_t have = input ? c->buckets->own[i].bytes : c->own[i - e->inputs.count].bytes, wanted = io->element_bytes;
-        if (!c->buckets->rounds[input ? i : p->n_inputs + i - e->inputs.count]) continue;
+        if (input ? !c->buckets->rounds[i] : !is_grown(c, i - e->inputs.count)) continue;
         for (int32_t a = 0; a < io->info.rank; a++) wanted *= (size_t)c->values[p->tensors[io->tensor]->dims[a]];
         bytes += wanted > have ? wanted - have : 0;
     }
