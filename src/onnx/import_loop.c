@@ -52,7 +52,7 @@ static hyp_status stack_results(hyp_onnx_loop *l)
 {
     const hyp_onnx_node *n = l->n;
     const hyp_attr axis = hyp_attr_of_int(0);
-    const uint32_t carried = l->handed_on;
+    const uint32_t carried = l->carried;
     hyp_value_id kept[2] = {HYP_NO_VALUE, HYP_NO_VALUE};
     if (l->running != HYP_NO_VALUE && n->output_count > carried) {
         HYP_TRY(hyp_onnx_loop_join(l, l->ran.data, l->ran.len, 0, &kept[1]));
@@ -106,12 +106,12 @@ static hyp_status read_trip_count(const hyp_onnx_node *n, hyp_onnx_run *run, int
     return want_number(n, run->most);
 }
 
-static hyp_status set_loop_inputs(void *carried, hyp_value_id trip, hyp_value_id condition, const hyp_value_id *handed,
+static hyp_status set_loop_inputs(void *count, hyp_value_id trip, hyp_value_id condition, const hyp_value_id *carried,
                                   hyp_value_id *in)
 {
     in[0] = trip;
     in[1] = condition;
-    for (uint32_t k = 0; k < *(const uint32_t *)carried; k++) in[2 + k] = handed[k];
+    for (uint32_t k = 0; k < *(const uint32_t *)count; k++) in[2 + k] = carried[k];
     return HYP_OK;
 }
 
@@ -119,7 +119,7 @@ static hyp_status run_as_loop(hyp_onnx_loop *l, hyp_onnx_run *run, uint32_t carr
 {
     const hyp_onnx_node *n = l->n;
     run->from = n->inputs + 2;
-    run->handed = carried;
+    run->carried = carried;
     run->collected = n->output_count > carried ? n->output_count - carried : 0;
     run->first = 1;
     run->condition = hyp_onnx_has_input(n, 1) ? n->inputs[1] : HYP_NO_VALUE;

@@ -126,14 +126,14 @@ static hyp_status emit_size(scan *s)
 }
 
 /* The elements that a trip of this number goes through. */
-static hyp_status set_inputs(void *user, hyp_value_id trip, hyp_value_id condition, const hyp_value_id *handed,
+static hyp_status set_inputs(void *user, hyp_value_id trip, hyp_value_id condition, const hyp_value_id *carried,
                              hyp_value_id *in)
 {
     const scan *s = user;
     const hyp_onnx_node *n = s->n;
     hyp_value_id one, last, back;
     (void)condition;
-    for (uint32_t k = 0; k < s->states; k++) in[k] = handed[k];
+    for (uint32_t k = 0; k < s->states; k++) in[k] = carried[k];
     HYP_TRY(hyp_onnx_add_scalar(n, HYP_I64, 1, &one));
     HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_sub, s->size, one, &last));
     HYP_TRY(hyp_onnx_emit_binary(n, HYP_OP_sub, last, trip, &back));
@@ -171,7 +171,7 @@ static hyp_status run_scan(scan *s, hyp_onnx_loop *l)
                         .is_sized = true,
                         .most = s->trips,
                         .from = n->inputs,
-                        .handed = s->states,
+                        .carried = s->states,
                         .collected = n->output_count > s->states ? n->output_count - s->states : 0,
                         .set_inputs = set_inputs,
                         .user = s};

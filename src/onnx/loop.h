@@ -11,7 +11,7 @@ typedef struct hyp_onnx_loop {
     const HypOnnx__GraphProto *graph;
     hyp_onnx_branch body;
     hyp_value_id *in, *out; /* of the body, in the trip at hand */
-    uint32_t handed_on;     /* results that are inputs of the next trip; outputs of the body from `first` on */
+    uint32_t carried;       /* results that are inputs of the next trip; outputs of the body from `first` on */
     uint32_t first;
     uint32_t collected;         /* the last outputs of the body: what results are stacked of */
     HYP_VEC(hyp_value_id) rows; /* `collected` of every trip */
@@ -25,8 +25,8 @@ const HypOnnx__GraphProto *hyp_onnx_loop_body(const hyp_onnx_node *n); /* NULL: 
 /* It is to be closed, also after a failure. */
 HYP_NODISCARD hyp_status hyp_onnx_loop_open(hyp_onnx_loop *l, const hyp_onnx_node *n, size_t inputs, size_t outputs);
 void hyp_onnx_loop_close(hyp_onnx_loop *l);
-/* What the first trip is given, `handed_on` values in `in`, and what the loop gives without one. */
-void hyp_onnx_loop_begin(hyp_onnx_loop *l, uint32_t first, uint32_t handed_on, hyp_value_id *in,
+/* What the first trip is given, `carried` values in `in`, and what the loop gives without one. */
+void hyp_onnx_loop_begin(hyp_onnx_loop *l, uint32_t first, uint32_t carried, hyp_value_id *in,
                          const hyp_value_id *from);
 /* Adds the nodes of a trip. */
 HYP_NODISCARD hyp_status hyp_onnx_loop_add(hyp_onnx_loop *l, int64_t trip);
@@ -48,10 +48,10 @@ typedef struct hyp_onnx_run {
                       tell */
     hyp_dim most;
     const hyp_value_id *from; /* what is handed on begins with these */
-    uint32_t handed, collected;
+    uint32_t carried, collected;
     uint32_t first; /* of the body's outputs: what is handed on; 1 where a condition is before it, else 0 */
     /* Sets the inputs of the body, in the graph, for a trip of this number with these values. */
-    hyp_status (*set_inputs)(void *user, hyp_value_id trip, hyp_value_id condition, const hyp_value_id *handed,
+    hyp_status (*set_inputs)(void *user, hyp_value_id trip, hyp_value_id condition, const hyp_value_id *carried,
                              hyp_value_id *in);
     void *user;
     hyp_value_id *results; /* from the arena: what was handed on, and what was collected, along axis 0 */

@@ -61,11 +61,11 @@ static hyp_status add_trip(making *m)
 {
     const hyp_onnx_run *r = m->run;
     hyp_importer *im = m->im;
-    m->given = hyp_arena_zalloc(&im->arena, 2 + r->handed, sizeof *m->given);
-    if (!m->given) return hyp_fail_memory(im->diag, r->handed * sizeof *m->given);
+    m->given = hyp_arena_zalloc(&im->arena, 2 + r->carried, sizeof *m->given);
+    if (!m->given) return hyp_fail_memory(im->diag, r->carried * sizeof *m->given);
     HYP_TRY(stand_in(m, (hyp_type){.dtype = HYP_I64}, &m->given[0]));
     HYP_TRY(stand_in(m, (hyp_type){.dtype = HYP_BOOL}, &m->given[1]));
-    for (uint32_t k = 0; k < r->handed; k++) {
+    for (uint32_t k = 0; k < r->carried; k++) {
         if (hyp_onnx_is_sequence(r->from[k]))
             return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED,
                             "hands on a sequence, which only a loop with known trips can");
@@ -93,7 +93,7 @@ static hyp_status check_types(const making *m)
         if (type.dtype != HYP_BOOL || type.rank > 1 || (type.rank == 1 && type.dims[0] != 1))
             return hyp_fail(im->diag, HYP_ERR_MALFORMED, "its condition should be one bool");
     }
-    for (uint32_t k = 0; k < r->handed; k++) {
+    for (uint32_t k = 0; k < r->carried; k++) {
         hyp_type before = hyp_onnx_value_type(m->n, r->from[k]),
                  after = hyp_onnx_value_type(m->n, m->l->out[r->first + k]);
         if (hyp_type_equal(&before, &after)) continue;
@@ -110,7 +110,7 @@ static hyp_status check_types(const making *m)
         return status;
     }
     for (uint32_t k = 0; k < m->run->collected; k++)
-        if (hyp_onnx_value_type(m->n, m->l->out[r->first + r->handed + k]).rank == HYP_MAX_RANK)
+        if (hyp_onnx_value_type(m->n, m->l->out[r->first + r->carried + k]).rank == HYP_MAX_RANK)
             return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED, "stacks tensors of rank %d; its results may have %d axes",
                             HYP_MAX_RANK, HYP_MAX_RANK);
     return HYP_OK;
@@ -132,7 +132,7 @@ static void find_wanted(making *m)
 {
     const hyp_graph *g = m->im->g;
     const hyp_onnx_run *r = m->run;
-    for (uint32_t o = 0; o < r->first + r->handed + m->run->collected; o++) m->wanted[m->l->out[o]] = true;
+    for (uint32_t o = 0; o < r->first + r->carried + r->collected; o++) m->wanted[m->l->out[o]] = true;
     for (size_t i = g->nodes.len; i-- > 0;) {
         const hyp_node *n = &g->nodes.data[i];
         bool wanted = false;
@@ -144,7 +144,7 @@ static void find_wanted(making *m)
 
 static bool is_given(const making *m, hyp_value_id v)
 {
-    for (uint32_t k = 0; k < 2 + m->run->handed; k++)
+    for (uint32_t k = 0; k < 2 + m->run->carried; k++)
         if (m->given[k] == v) return true;
     return false;
 }
@@ -195,7 +195,7 @@ static hyp_status add_inputs(making *m)
 {
     static const char *const first[] = {"trip", "condition"};
     const hyp_graph *g = m->im->g;
-    for (uint32_t k = 0; k < 2 + m->run->handed; k++) {
+    for (uint32_t k = 0; k < 2 + m->run->carried; k++) {
         char name[32];
         if (k >= 2) snprintf(name, sizeof name, "value %u", k - 2);
         const hyp_value_id v = m->given[k];
@@ -222,7 +222,7 @@ static hyp_status add_outputs(making *m)
     HYP_TRY(r->first ? (more = m->map[m->l->out[0]], HYP_OK)
                      : hyp_graph_add_const(&m->graph, NULL, &type, &truth, sizeof truth, true, &more, m->im->diag));
     HYP_TRY(hyp_graph_add_output(&m->graph, "more", more, m->im->diag));
-    for (uint32_t o = 0; o < r->handed + m->run->collected; o++) {
+    for (uint32_t o = 0; o < r->carried + r->collected; o++) {
         char name[32];
         snprintf(name, sizeof name, "result %u", o);
         HYP_TRY(hyp_graph_add_output(&m->graph, name, m->map[m->l->out[r->first + o]], m->im->diag));
@@ -305,7 +305,7 @@ static void add_result(attributes *a, const hyp_type *row, const hyp_dim *rows)
 static hyp_status set_values(const making *m, bool counts, int64_t most, attributes *a)
 {
     hyp_arena *arena = &m->im->arena;
-    a->values[0] = hyp_arena_printf(arena, HYP_LOOP_HANDED "=i:%u,", m->run->handed);
+    a->values[0] = hyp_arena_printf(arena, HYP_LOOP_CARRIED "=i:%u,", m->run->carried);
     a->values[1] = hyp_arena_printf(arena, HYP_LOOP_COLLECTED "=i:%u,", m->run->collected);
     a->values[2] = hyp_arena_printf(arena, HYP_LOOP_COUNTS "=i:%d,", counts);
     a->values[3] = hyp_arena_printf(arena, HYP_LOOP_MOST "=i:%lld,", (long long)most);
@@ -321,7 +321,7 @@ static hyp_status count_rows(const making *m, bool always, hyp_dim *rows, bool *
     *rows = r->is_sized ? r->most : most;
     if (hyp_dim_is_const(*rows) && *rows < 0) *rows = 0;
     if (!always && m->im->options->loop_limit && hyp_dim_is_const(*rows) && *rows > most) *rows = most;
-    *counts = m->run->collected && (!always || !r->is_sized);
+    *counts = r->collected && (!always || !r->is_sized);
     return *counts ? hyp_onnx_new_data_size(m->n, *rows, rows) : HYP_OK;
 }
 
@@ -329,8 +329,8 @@ static hyp_status emit(making *m, bool always, const hyp_type *types)
 {
     const hyp_onnx_run *r = m->run;
     hyp_importer *im = m->im;
-    const uint32_t results = r->handed + m->run->collected,
-                   inputs = HYP_LOOP_FIRST + r->handed + (uint32_t)m->alike.len;
+    const uint32_t results = r->carried + r->collected,
+                   inputs = HYP_LOOP_FIRST + r->carried + (uint32_t)m->alike.len;
     attributes a = {.outputs = 0};
     hyp_value_id in[MOST_INPUTS], out[MOST_OUTPUTS];
     hyp_dim rows;
@@ -344,9 +344,9 @@ static hyp_status emit(making *m, bool always, const hyp_type *types)
     in[HYP_LOOP_PLAN] = m->plan;
     in[HYP_LOOP_TRIPS] = r->trips;
     in[HYP_LOOP_CONDITION] = r->condition;
-    for (uint32_t k = 0; k < r->handed; k++) in[HYP_LOOP_FIRST + k] = r->from[k];
-    for (size_t k = 0; k < m->alike.len; k++) in[HYP_LOOP_FIRST + r->handed + k] = m->alike.data[k];
-    for (uint32_t o = 0; o < results; o++) add_result(&a, &types[o], o < r->handed ? NULL : &rows);
+    for (uint32_t k = 0; k < r->carried; k++) in[HYP_LOOP_FIRST + k] = r->from[k];
+    for (size_t k = 0; k < m->alike.len; k++) in[HYP_LOOP_FIRST + r->carried + k] = m->alike.data[k];
+    for (uint32_t o = 0; o < results; o++) add_result(&a, &types[o], o < r->carried ? NULL : &rows);
     const hyp_type one = {.dtype = HYP_I64};
     if (counts) add_result(&a, &one, NULL);
     bool limited = im->options->loop_limit && !(always && r->is_sized); /* only the data tell how many there are */
@@ -366,7 +366,7 @@ static hyp_status emit(making *m, bool always, const hyp_type *types)
 static hyp_status make(making *m)
 {
     const hyp_onnx_run *r = m->run;
-    uint32_t results = r->handed + r->collected;
+    uint32_t results = r->carried + r->collected;
     HYP_TRY(add_trip(m));
     HYP_TRY(check_types(m));
     HYP_TRY(take_out(m));
@@ -445,13 +445,13 @@ hyp_status hyp_onnx_loop_run(hyp_onnx_loop *l, hyp_onnx_run *run)
     if (im->running == HYP_LOOP_DEEPEST)
         return hyp_fail(im->diag, HYP_ERR_LIMIT, "is in %d others that are run, as many as there may be",
                         HYP_LOOP_DEEPEST);
-    run->results = hyp_arena_zalloc(&im->arena, run->handed + run->collected + 1, sizeof *run->results);
-    if (!run->results) return hyp_fail_memory(im->diag, run->handed * sizeof *run->results);
+    run->results = hyp_arena_zalloc(&im->arena, run->carried + run->collected + 1, sizeof *run->results);
+    if (!run->results) return hyp_fail_memory(im->diag, run->carried * sizeof *run->results);
     if (run->condition != HYP_NO_VALUE) {
         HYP_TRY(hyp_onnx_loop_condition(n, run->condition, &known, &truth));
         if (known && truth) run->condition = HYP_NO_VALUE;
     }
     HYP_TRY(run_loop(l, run));
-    for (uint32_t k = 0; k < run->handed && k < n->output_count; k++) n->outputs[k] = run->results[k];
+    for (uint32_t k = 0; k < run->carried && k < n->output_count; k++) n->outputs[k] = run->results[k];
     return HYP_OK;
 }

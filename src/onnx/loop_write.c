@@ -64,7 +64,7 @@ hyp_status hyp_onnx_loop_add(hyp_onnx_loop *l, int64_t trip)
     }
     for (uint32_t o = 0; o < l->graph->n_output; o++)
         if (hyp_onnx_is_sequence(l->out[o]) &&
-            (o < l->first || o >= l->first + l->handed_on || l->n->op->op != HYP_ONNX_SEQUENCES))
+            (o < l->first || o >= l->first + l->carried || l->n->op->op != HYP_ONNX_SEQUENCES))
             return hyp_fail(im->diag, HYP_ERR_UNSUPPORTED, "output %u of its body is a sequence; a tensor is wanted",
                             o);
     return take_bytes(l, first_value);
@@ -86,12 +86,12 @@ static hyp_status settle(const hyp_onnx_loop *l, hyp_value_id *value)
 }
 
 /* What the first trip is given, and what the loop gives without one. */
-void hyp_onnx_loop_begin(hyp_onnx_loop *l, uint32_t first, uint32_t handed_on, hyp_value_id *in,
+void hyp_onnx_loop_begin(hyp_onnx_loop *l, uint32_t first, uint32_t carried, hyp_value_id *in,
                          const hyp_value_id *from)
 {
     l->first = first;
-    l->handed_on = handed_on;
-    for (uint32_t k = 0; k < handed_on; k++) {
+    l->carried = carried;
+    for (uint32_t k = 0; k < carried; k++) {
         in[k] = from[k];
         if (k < l->n->output_count) l->n->outputs[k] = from[k];
     }
@@ -118,7 +118,7 @@ static hyp_status keep(hyp_onnx_loop *l, uint32_t k)
  */
 hyp_status hyp_onnx_loop_hand_on(hyp_onnx_loop *l, hyp_value_id *in)
 {
-    for (uint32_t k = 0; k < l->handed_on; k++) {
+    for (uint32_t k = 0; k < l->carried; k++) {
         if (k < l->n->output_count) HYP_TRY(keep(l, k));
         in[k] = l->out[l->first + k];
         HYP_TRY(settle(l, &in[k]));

@@ -69,19 +69,19 @@ static void build_body(body_kind kind)
 /* ---- the plan around it ---------------------------------------------------------------------------------------- */
 
 typedef struct loop_kind {
-    int64_t handed, collected, counts, most;
+    int64_t carried, collected, counts, most;
     bool lacks_most, plan_is_given, two_counts, variable;
     size_t cut; /* bytes of the body that are missing */
 } loop_kind;
 
-static const loop_kind plain = {.handed = 1, .most = -1};
+static const loop_kind plain = {.carried = 1, .most = -1};
 
 static void set_numbers(HypPlan__Custom *custom, const loop_kind *kind)
 {
-    static const char *const names[] = {HYP_LOOP_HANDED, HYP_LOOP_COLLECTED, HYP_LOOP_COUNTS, HYP_LOOP_MOST};
+    static const char *const names[] = {HYP_LOOP_CARRIED, HYP_LOOP_COLLECTED, HYP_LOOP_COUNTS, HYP_LOOP_MOST};
     static HypPlan__Custom__Attr attributes[ATTRIBUTES], *list[ATTRIBUTES];
     static int64_t values[ATTRIBUTES];
-    memcpy(values, (int64_t[]){kind->handed, kind->collected, kind->counts, kind->most}, sizeof values);
+    memcpy(values, (int64_t[]){kind->carried, kind->collected, kind->counts, kind->most}, sizeof values);
     for (size_t i = 0; i < ATTRIBUTES; i++) {
         hyp_plan__custom__attr__init(list[i] = &attributes[i]);
         attributes[i].name = (char *)(uintptr_t)names[i];
@@ -179,21 +179,21 @@ static void bodies_that_do_not_fit_are_refused(void **state)
 
 static void steps_that_do_not_fit_are_refused(void **state)
 {
-    const loop_kind kinds[] = {{.handed = 0, .most = -1},
-                               {.handed = 2, .most = -1},
-                               {.handed = 1, .collected = 1, .most = -1},
-                               {.handed = 0, .collected = 1, .most = -1},
-                               {.handed = 1, .counts = 1, .most = -1},
-                               {.handed = 0, .counts = 1, .most = -1},
-                               {.handed = 1, .counts = 2, .most = -1},
-                               {.handed = -1, .most = -1},
-                               {.handed = INT64_MAX, .collected = INT64_MAX, .most = -1},
-                               {.handed = 1, .most = -2},
-                               {.handed = 1, .most = -1, .lacks_most = true},
-                               {.handed = 1, .most = -1, .plan_is_given = true},
-                               {.handed = 1, .most = -1, .two_counts = true},
-                               {.handed = 1, .most = -1, .cut = 1},
-                               {.handed = 1, .most = -1, .cut = 64}};
+    const loop_kind kinds[] = {{.carried = 0, .most = -1},
+                               {.carried = 2, .most = -1},
+                               {.carried = 1, .collected = 1, .most = -1},
+                               {.carried = 0, .collected = 1, .most = -1},
+                               {.carried = 1, .counts = 1, .most = -1},
+                               {.carried = 0, .counts = 1, .most = -1},
+                               {.carried = 1, .counts = 2, .most = -1},
+                               {.carried = -1, .most = -1},
+                               {.carried = INT64_MAX, .collected = INT64_MAX, .most = -1},
+                               {.carried = 1, .most = -2},
+                               {.carried = 1, .most = -1, .lacks_most = true},
+                               {.carried = 1, .most = -1, .plan_is_given = true},
+                               {.carried = 1, .most = -1, .two_counts = true},
+                               {.carried = 1, .most = -1, .cut = 1},
+                               {.carried = 1, .most = -1, .cut = 64}};
     (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         build_body((body_kind){0});
@@ -233,7 +233,7 @@ static void a_loop_that_fails_leaves_variables(void **state)
         const int64_t size = SIZE;
         hyp_tensor variable = tensor_of("w", HYP_F32, w, 1, &size);
         build_body((body_kind){0});
-        build((loop_kind){.handed = 1, .most = 5, .variable = true});
+        build((loop_kind){.carried = 1, .most = 5, .variable = true});
         assert_ok(load(host_devices[d], &engine, diag));
         assert_ok(hyp_context_create(engine, NULL, &context, diag));
         for (int64_t n = 3; n < 8; n++) {

@@ -10,7 +10,7 @@
 
 /* What a step says that is a loop: base/loop.h. */
 typedef struct hyp_loop_shape {
-    uint32_t handed, collected;
+    uint32_t carried, collected;
     bool counts;
     int64_t most;  /* below 0: any number of trips */
     uint32_t plan; /* the tensor, a weight, that has the plan of its body */

@@ -45,20 +45,20 @@ hyp_status hyp_loop_read(const HypPlan__Program *p, const HypPlan__Custom *k, hy
 {
     const HypPlan__Call *call = k->call;
     const size_t in = given_to(call), outs = call->n_outputs;
-    int64_t handed, collected, counts, most;
-    HYP_TRY(read_number(k, HYP_LOOP_HANDED, 0, HYP_PLAN_CUSTOM_INPUTS, &handed, diag));
+    int64_t carried, collected, counts, most;
+    HYP_TRY(read_number(k, HYP_LOOP_CARRIED, 0, HYP_PLAN_CUSTOM_INPUTS, &carried, diag));
     HYP_TRY(read_number(k, HYP_LOOP_COLLECTED, 0, HYP_PLAN_CUSTOM_OUTPUTS, &collected, diag));
     HYP_TRY(read_number(k, HYP_LOOP_COUNTS, 0, 1, &counts, diag));
     HYP_TRY(read_number(k, HYP_LOOP_MOST, -1, INT64_MAX, &most, diag));
     const uint32_t tensor_plus1 = hyp_plan_call_input(call, HYP_LOOP_PLAN);
-    bool fits = tensor_plus1 && in >= (size_t)handed && outs == (size_t)(handed + collected + counts);
+    bool fits = tensor_plus1 && in >= (size_t)carried && outs == (size_t)(carried + collected + counts);
     for (size_t i = 0; fits && i < in; i++) fits = call->inputs_plus1[HYP_LOOP_FIRST + i] != 0;
     const HypPlan__Tensor *plan = fits ? p->tensors[tensor_plus1 - 1] : NULL;
     if (!plan || plan->place != HYP_PLAN__PLACE__PLACE_WEIGHT)
         return hyp_fail(diag, HYP_ERR_MALFORMED,
                         "a loop has %zu inputs and %zu outputs, and no plan among them as it should",
                         call->n_inputs_plus1, outs);
-    *out = (hyp_loop_shape){(uint32_t)handed, (uint32_t)collected, counts != 0, most, tensor_plus1 - 1};
+    *out = (hyp_loop_shape){(uint32_t)carried, (uint32_t)collected, counts != 0, most, tensor_plus1 - 1};
     return HYP_OK;
 }
 
@@ -93,7 +93,7 @@ static hyp_status check_body(const hyp_engine *e, const HypPlan__Custom *k, cons
 {
     const HypPlan__Program *p = e->plan.program;
     const HypPlan__Call *call = k->call;
-    size_t given = given_to(call), results = s->handed + s->collected;
+    size_t given = given_to(call), results = s->carried + s->collected;
     if (body->inputs.count != 2 + given || body->outputs.count != 1 + results || body->variables.count ||
         body->plan.program->hidden_outputs)
         return hyp_fail(diag, HYP_ERR_MALFORMED, "its body has %zu inputs and %zu outputs, wanted are %zu and %zu",
@@ -104,7 +104,7 @@ static hyp_status check_body(const hyp_engine *e, const HypPlan__Custom *k, cons
     for (size_t i = 0; i < given; i++)
         HYP_TRY(want_type(p, call->inputs_plus1[HYP_LOOP_FIRST + i] - 1, &body->inputs.items[2 + i].info, 0, diag));
     for (size_t o = 0; o < results; o++)
-        HYP_TRY(want_type(p, call->outputs[o], &body->outputs.items[1 + o].info, o >= s->handed, diag));
+        HYP_TRY(want_type(p, call->outputs[o], &body->outputs.items[1 + o].info, o >= s->carried, diag));
     uint32_t trips = hyp_plan_call_input(call, HYP_LOOP_TRIPS), first = hyp_plan_call_input(call, HYP_LOOP_CONDITION);
     if (trips) HYP_TRY(want_one(p, trips - 1, HYP_I64, diag));
     if (first) HYP_TRY(want_one(p, first - 1, HYP_BOOL, diag));
@@ -186,7 +186,7 @@ static hyp_status create(hyp_context *c, size_t step, hyp_diag *diag)
     l->around = c;
     l->in = hyp_arena_zalloc(&c->arena, body->inputs.count, sizeof *l->in);
     l->out = hyp_arena_zalloc(&c->arena, body->outputs.count, sizeof *l->out);
-    l->spare = hyp_arena_zalloc(&c->arena, l->step->loop.handed, sizeof *l->spare);
+    l->spare = hyp_arena_zalloc(&c->arena, l->step->loop.carried, sizeof *l->spare);
     if (!l->in || !l->out || !l->spare) return hyp_fail_memory(diag, body->inputs.count * sizeof *l->in);
     for (size_t i = 0; i < body->inputs.count; i++) l->in[i].dtype = body->inputs.items[i].info.dtype;
     for (size_t i = 0; i < body->outputs.count; i++) l->out[i].dtype = body->outputs.items[i].info.dtype;
@@ -255,13 +255,13 @@ static hyp_status check_shapes(const hyp_loop_state *l, const int64_t *values, h
     const hyp_loop_shape *s = &l->step->loop;
     const hyp_engine *body = l->body->engine;
     HYP_TRY(hyp_context_output_shapes(l->body, l->in, body->inputs.count, l->out, body->outputs.count, diag));
-    for (size_t o = 0; o < s->handed + s->collected; o++) {
+    for (size_t o = 0; o < s->carried + s->collected; o++) {
         const hyp_tensor *gives = &l->out[1 + o];
         hyp_tensor wanted = {.dtype = gives->dtype};
-        set_shape(l->step->program, l->step->call->outputs[o], values, o >= s->handed, &wanted);
+        set_shape(l->step->program, l->step->call->outputs[o], values, o >= s->carried, &wanted);
         size_t size = (size_t)wanted.rank * sizeof *wanted.dims;
         bool same = memcmp(gives->dims, wanted.dims, size) == 0;
-        if (o < s->handed) same = same && memcmp(l->in[2 + o].dims, wanted.dims, size) == 0;
+        if (o < s->carried) same = same && memcmp(l->in[2 + o].dims, wanted.dims, size) == 0;
         if (!same)
             return hyp_fail(diag, HYP_ERR_MALFORMED,
                             "a trip of loop '%s' gives another shape of output %zu than the plan has", l->step->node,
@@ -273,7 +273,7 @@ static hyp_status check_shapes(const hyp_loop_state *l, const int64_t *values, h
 static size_t spare_bytes(const hyp_loop_state *l)
 {
     size_t bytes = 0;
-    for (size_t i = 0; i < l->step->loop.handed; i++) bytes += (l->in[2 + i].bytes + ALIGN - 1) / ALIGN * ALIGN;
+    for (size_t i = 0; i < l->step->loop.carried; i++) bytes += (l->in[2 + i].bytes + ALIGN - 1) / ALIGN * ALIGN;
     return bytes;
 }
 
@@ -345,19 +345,19 @@ static hyp_status begin(trips *t, const int64_t *values, hyp_diag *diag)
     uint8_t *spare = l->block;
     for (size_t i = 0; i < given_to(l->step->call); i++)
         l->in[2 + i].data = (void *)(uintptr_t)input_of(t, HYP_LOOP_FIRST + i);
-    for (size_t i = 0; i < s->handed; i++) {
+    for (size_t i = 0; i < s->carried; i++) {
         l->spare[i] = spare;
         spare += (l->in[2 + i].bytes + ALIGN - 1) / ALIGN * ALIGN;
         l->out[1 + i].bytes = l->in[2 + i].bytes;
     }
     l->in[0].data = &t->trip;
     l->in[1].data = &t->goes_on;
-    for (size_t i = s->handed; i < s->handed + s->collected; i++) {
+    for (size_t i = s->carried; i < s->carried + s->collected; i++) {
         const HypPlan__Tensor *rows = p->tensors[l->step->call->outputs[i]];
         t->rows = values[rows->dims[0]];
         set_shape(p, l->step->call->outputs[i], values, 1, &l->out[1 + i]);
     }
-    for (size_t i = s->handed; i < s->handed + s->collected; i++)
+    for (size_t i = s->carried; i < s->carried + s->collected; i++)
         if (values[p->tensors[l->step->call->outputs[i]]->dims[0]] != t->rows)
             return hyp_fail(diag, HYP_ERR_MALFORMED, "its results are not of as many trips");
     return HYP_OK;
@@ -389,8 +389,8 @@ static hyp_status run_trip(trips *t, hyp_diag *diag)
 {
     const hyp_loop_state *l = t->l;
     const hyp_loop_shape *s = &l->step->loop;
-    for (size_t i = 0; i < s->handed; i++) l->out[1 + i].data = t->trip % 2 ? l->spare[i] : (uint8_t *)output_of(t, i);
-    for (size_t i = s->handed; i < s->handed + s->collected; i++)
+    for (size_t i = 0; i < s->carried; i++) l->out[1 + i].data = t->trip % 2 ? l->spare[i] : (uint8_t *)output_of(t, i);
+    for (size_t i = s->carried; i < s->carried + s->collected; i++)
         l->out[1 + i].data = (uint8_t *)output_of(t, i) + (size_t)t->trip * l->out[1 + i].bytes;
     uint8_t next = 0;
     l->out[0].data = &next;
@@ -398,7 +398,7 @@ static hyp_status run_trip(trips *t, hyp_diag *diag)
     HYP_TRY(hyp_run_tensors(l->body, l->in, l->body->engine->inputs.count, l->out, l->body->engine->outputs.count, NULL,
                             NULL, diag));
     t->goes_on = next;
-    for (size_t i = 0; i < s->handed; i++) l->in[2 + i].data = l->out[1 + i].data;
+    for (size_t i = 0; i < s->carried; i++) l->in[2 + i].data = l->out[1 + i].data;
     return take_work(t, diag);
 }
 
@@ -407,15 +407,15 @@ static void finish(const trips *t)
 {
     const hyp_loop_state *l = t->l;
     const hyp_loop_shape *s = &l->step->loop;
-    for (size_t i = 0; i < s->handed; i++)
+    for (size_t i = 0; i < s->carried; i++)
         if (l->in[2 + i].bytes && l->in[2 + i].data != output_of(t, i))
             memcpy(output_of(t, i), l->in[2 + i].data, l->in[2 + i].bytes);
-    for (size_t i = s->handed; i < s->handed + s->collected; i++) {
+    for (size_t i = s->carried; i < s->carried + s->collected; i++) {
         size_t bytes = l->out[1 + i].bytes;
         if (bytes && t->rows > t->trip)
             memset((uint8_t *)output_of(t, i) + (size_t)t->trip * bytes, 0, (size_t)(t->rows - t->trip) * bytes);
     }
-    if (s->counts) memcpy(output_of(t, s->handed + s->collected), &t->trip, sizeof t->trip);
+    if (s->counts) memcpy(output_of(t, s->carried + s->collected), &t->trip, sizeof t->trip);
 }
 
 hyp_status hyp_loop_run(const hyp_loop_state *l, const int64_t *values, void *const *at, hyp_diag *diag)
