@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/loop.h"
 #include "ir/custom.h"
 #include "onnx/import.h"
 #include "onnx/tensor.h"
@@ -198,11 +199,14 @@ static hyp_status build(custom *c)
 {
     hyp_onnx_node *n = c->n;
     hyp_strbuf sb = {0};
-    const char *operator, * domain = * text_of(n->proto->domain) ? n->proto->domain : "ai.onnx";
+    const char *operator, *domain = *text_of(n->proto->domain) ? n->proto->domain : "ai.onnx";
     hyp_custom_escape(&sb, domain, strlen(domain));
     hyp_strbuf_puts(&sb, "::");
     hyp_custom_escape(&sb, text_of(n->proto->op_type), strlen(text_of(n->proto->op_type)));
     HYP_TRY(keep(c, &sb, &operator));
+    if (strcmp(operator, HYP_LOOP_OPERATOR) == 0)
+        return hyp_fail(n->im->diag, HYP_ERR_UNSUPPORTED,
+                        "a plan says %s of loops that are run: no kernel of a program can be called so", operator);
     for (size_t i = 0; i < n->proto->n_attribute; i++) HYP_TRY(add_attribute(c, n->proto->attribute[i]));
     for (uint32_t i = 0; i < n->output_count; i++) HYP_TRY(add_output(c, n->proto->output[i]));
     const hyp_attr attrs[] = {

@@ -354,6 +354,18 @@ def check_described(judge):
         judge.fail("what is told of a loop", counts)
 
 
+def check_name(judge):
+    """The name that plans have for loops is not one for a kernel of a program's."""
+    for name, fits in (("Loop", False), ("Loops", True)):
+        one = loops.helper.make_node(name, ["x"], ["y"], domain="hypatia")
+        made = model([one], X, {"y": (F32, ("n", 4))})
+        made.opset_import.append(loops.helper.make_opsetid("hypatia", 1))
+        path, plan = write(judge, made)
+        done = hyp.tool("hypatiac", path, "-o", plan, "--custom-domain", "hypatia", "--custom-output", "y:f32:nx4")
+        if (done.returncode == 0) != fits or (not fits and "hypatia::Loop" not in done.stderr):
+            judge.fail(f"a custom operator {name}", f"{done.returncode}: {done.stderr}")
+
+
 def check_refusals(judge):
     for name, made, wanted in refused():
         path, _ = write(judge, made)
@@ -389,6 +401,7 @@ def main():
     check_around(judge)
     check_warnings(judge)
     check_described(judge)
+    check_name(judge)
     check_refusals(judge)
     return judge.finish(count)
 
