@@ -1,7 +1,7 @@
 /* Plans with loops that are run, made by hand: bodies that do not fit, and state around a loop. What compiled ones
  * compute and cost is in tests/driver. */
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/loop.h"
@@ -247,6 +247,51 @@ static void a_loop_that_fails_leaves_variables(void **state)
     }
 }
 
+static void *count_up(size_t bytes, size_t alignment, void *user)
+{
+    void *p = NULL;
+    if (posix_memalign(&p, alignment < sizeof p ? sizeof p : alignment, bytes) != 0) return NULL;
+    ++*(int *)user;
+    return p;
+}
+
+static void count_down(void *p, size_t bytes, size_t alignment, void *user)
+{
+    (void)bytes, (void)alignment;
+    if (p) --*(int *)user;
+    free(p);
+}
+
+/* What there is for bodies goes with the last that needs it, and is from the caller's memory. */
+static void a_context_outlives_its_engine(void **state)
+{
+    (void)state;
+    for (size_t d = 0; d < 2; d++) {
+        int blocks = 0;
+        const hyp_allocator allocator = {
+            .size = sizeof allocator, .alloc = count_up, .free = count_down, .user = &blocks};
+        const hyp_engine_options options = {
+            .size = sizeof options, .device = host_devices[d], .threads = 1, .allocator = &allocator};
+        char path[PB_PATH];
+        hyp_engine *engine;
+        hyp_context *contexts[2];
+        float y[SIZE];
+        build_body((body_kind){0});
+        build(plain);
+        pb_write(&around, path);
+        assert_ok(hyp_engine_load_file(path, &options, &engine, diag));
+        pb_remove(&around, path);
+        for (int i = 0; i < 2; i++) assert_ok(hyp_context_create(engine, NULL, &contexts[i], diag));
+        hyp_engine_destroy(engine);
+        for (int i = 0; i < 2; i++) {
+            assert_ok(run(contexts[i], 2 + i, y, diag));
+            assert_true(y[0] == (float)(2 + i) && blocks > 0);
+            hyp_context_destroy(contexts[i]);
+        }
+        assert_int_equal(blocks, 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -255,6 +300,7 @@ int main(void)
         cmocka_unit_test(steps_that_do_not_fit_are_refused),
         cmocka_unit_test(a_body_of_other_sizes_is_refused),
         cmocka_unit_test(a_loop_that_fails_leaves_variables),
+        cmocka_unit_test(a_context_outlives_its_engine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
