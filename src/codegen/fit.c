@@ -69,8 +69,9 @@ hyp_status hyp_footprint_of(const HypPlan__Program *p, hyp_footprint *out, hyp_d
 {
     if (p->n_typical_sizes != p->n_symbols)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "what memory a plan takes is said for typical sizes: none are known");
-    int64_t *symbols = hyp_calloc(p->n_symbols + p->n_dims, sizeof *symbols), *values = symbols + p->n_symbols;
-    if (!symbols) return hyp_fail_memory(diag, p->n_dims * sizeof *symbols);
+    int64_t *symbols = hyp_calloc(p->n_symbols + p->n_dims, sizeof *symbols);
+    if (!symbols) return hyp_fail_memory(diag, (p->n_symbols + p->n_dims) * sizeof *symbols);
+    int64_t *values = symbols + p->n_symbols;
     for (size_t i = 0; i < p->n_symbols; i++) symbols[i] = (int64_t)p->typical_sizes[i];
     out->seconds = hyp_plan_predicted(p);
     hyp_status status = hyp_plan_eval_dims(p, symbols, values, diag);

@@ -17,7 +17,7 @@
 #include "hypatia/runtime.h"
 
 enum { MAX_EDGES = 64, MAX_TENSOR = 8 << 20, MAX_SCRATCH = 64 << 20 };
-static const double max_work = 3e8, max_emulated = 1e7; /* of a GPU in host memory: a microsecond a warp */
+static const double max_work = 3e8, max_emulated = 2e6; /* of a GPU in host memory: a microsecond a warp, some tens a launch */
 
 uint64_t fuzz_opened, fuzz_prepared, fuzz_ran, fuzz_rounded, fuzz_updated;
 
