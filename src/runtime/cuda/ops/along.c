@@ -28,8 +28,6 @@ static int64_t parts_of(int64_t wanted, int64_t lanes, int64_t team, int64_t mos
     return parts < 1 ? 1 : parts;
 }
 
-static int64_t round_up(int64_t size, int64_t unit) { return (size + unit - 1) / unit * unit; }
-
 /* ---- order ------------------------------------------------------------------------------------------------- */
 
 /* NaN comes first where the largest do; where the smallest do it comes first or last. */
@@ -256,7 +254,7 @@ static scan plan_scan(const hyp_cuda_device *device, const hyp_along *s, hyp_cud
     const int64_t lanes = s->outer * s->inner, tile = (int64_t)team * HYP_CUDA_SCAN_EACH,
                   most = s->size / (TILES * tile);
     int64_t parts = parts_of(wanted_threads(device), lanes, team, most < MOST ? most : MOST);
-    const int64_t terms = round_up((s->size + parts - 1) / parts, tile);
+    const int64_t terms = (int64_t)hyp_cuda_round_up((size_t)((s->size + parts - 1) / parts), (size_t)tile);
     parts = (s->size + terms - 1) / terms;
     return (scan){.args = {.lanes = hyp_cuda_extent_of(lanes),
                            .inner = hyp_cuda_extent_of(s->inner),

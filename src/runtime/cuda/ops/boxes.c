@@ -83,3 +83,11 @@ hyp_cuda_extent hyp_cuda_extent_of(int64_t size)
     e.shift = l - 1;
     return e;
 }
+
+void hyp_cuda_box_axes(const hyp_cuda_box *box, hyp_cuda_extent *extents, int64_t *strides)
+{
+    for (uint32_t a = 0; a < box->rank; a++) {
+        extents[a] = hyp_cuda_extent_of(box->extent[a]);
+        strides[a] = box->stride[0][a];
+    }
+}

@@ -25,6 +25,8 @@ void hyp_cuda_box_add_lane(hyp_cuda_box *box, const int64_t *values, const uint3
 int64_t hyp_cuda_box_count(const hyp_cuda_box *box);
 /* Drops axes of one element and merges neighbours that every lane walks as one. Order and offsets stay the same. */
 void hyp_cuda_box_merge(hyp_cuda_box *box);
+/* Extents, and the strides of lane 0, as kernels take them. */
+void hyp_cuda_box_axes(const hyp_cuda_box *box, hyp_cuda_extent *extents, int64_t *strides);
 /* Swaps two axes: the box is the same set of offsets in another order. */
 void hyp_cuda_box_swap(hyp_cuda_box *box, uint32_t a, uint32_t b);
 

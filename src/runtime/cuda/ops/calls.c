@@ -16,12 +16,11 @@ static hyp_status add_range(hyp_cuda_build *b, const HypPlan__Call *k, const hyp
         return hyp_kernel_fail(c, "two scalars and a vector of one type are wanted");
     if (y->count == 0) return HYP_OK;
     const hyp_cuda_range args = {.count = y->count, .dtype = y->dtype};
-    hyp_cuda_grid grid = {.kernel = hyp_array_is_float(y) ? HYP_CUDA_KERNEL_range_f64 : HYP_CUDA_KERNEL_range_u64};
-    hyp_cuda_spread(b->session->model->device, y->count, &grid);
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_range, start, hyp_plan_call_input(k, 0)),
                                    HYP_CUDA_SLOT(hyp_cuda_range, delta, hyp_plan_call_input(k, 1)),
                                    HYP_CUDA_SLOT(hyp_cuda_range, y, k->outputs[0] + 1)};
-    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
+    const hyp_cuda_kernel kernel = hyp_array_is_float(y) ? HYP_CUDA_KERNEL_range_f64 : HYP_CUDA_KERNEL_range_u64;
+    return hyp_cuda_add_spread(b, kernel, y->count, &args, sizeof args, slots, sizeof slots / sizeof *slots);
 }
 
 static hyp_status add_random_uniform(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
@@ -30,12 +29,12 @@ static hyp_status add_random_uniform(hyp_cuda_build *b, const HypPlan__Call *k, 
     HYP_TRY(hyp_kernel_random_check(c));
     if (y->count == 0) return HYP_OK;
     const hyp_cuda_random args = {.count = y->count, .stream = (uint32_t)c->attrs[1].i};
-    hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_random_uniform};
-    hyp_cuda_spread(b->session->model->device, (y->count + HYP_PHILOX_WORDS - 1) / HYP_PHILOX_WORDS, &grid);
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_random, seed, hyp_plan_call_input(k, 0)),
                                    HYP_CUDA_SLOT(hyp_cuda_random, number, hyp_plan_call_input(k, 1)),
                                    HYP_CUDA_SLOT(hyp_cuda_random, y, k->outputs[0] + 1)};
-    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
+    const int64_t blocks = (y->count + HYP_PHILOX_WORDS - 1) / HYP_PHILOX_WORDS;
+    return hyp_cuda_add_spread(b, HYP_CUDA_KERNEL_random_uniform, blocks, &args, sizeof args, slots,
+                               sizeof slots / sizeof *slots);
 }
 
 /* ---- all of them ------------------------------------------------------------------------------------------- */

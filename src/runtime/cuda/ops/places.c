@@ -32,12 +32,11 @@ hyp_status hyp_cuda_add_one_hot(hyp_cuda_build *b, const HypPlan__Call *k, const
                                    .dtype = indices->dtype,
                                    .floats = hyp_array_is_float(indices),
                                    .size = (uint32_t)hyp_dtype_size(y->dtype)};
-    hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_one_hot};
-    hyp_cuda_spread(b->session->model->device, y->count, &grid);
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_one_hot, indices, hyp_plan_call_input(k, 0)),
                                    HYP_CUDA_SLOT(hyp_cuda_one_hot, values, hyp_plan_call_input(k, 1)),
                                    HYP_CUDA_SLOT(hyp_cuda_one_hot, y, k->outputs[0] + 1)};
-    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
+    return hyp_cuda_add_spread(b, HYP_CUDA_KERNEL_one_hot, y->count, &args, sizeof args, slots,
+                               sizeof slots / sizeof *slots);
 }
 
 hyp_status hyp_cuda_add_trilu(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
@@ -51,12 +50,11 @@ hyp_status hyp_cuda_add_trilu(hyp_cuda_build *b, const HypPlan__Call *k, const h
                                  .dtype = diagonal ? diagonal->dtype : HYP_DTYPE_NONE,
                                  .upper = c->attrs[0].i != 0,
                                  .size = (uint32_t)hyp_dtype_size(x->dtype)};
-    hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_trilu};
-    hyp_cuda_spread(b->session->model->device, x->count, &grid);
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_trilu, x, hyp_plan_call_input(k, 0)),
                                    HYP_CUDA_SLOT(hyp_cuda_trilu, diagonal, diagonal ? hyp_plan_call_input(k, 1) : 0),
                                    HYP_CUDA_SLOT(hyp_cuda_trilu, y, k->outputs[0] + 1)};
-    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
+    return hyp_cuda_add_spread(b, HYP_CUDA_KERNEL_trilu, x->count, &args, sizeof args, slots,
+                               sizeof slots / sizeof *slots);
 }
 
 hyp_status hyp_cuda_add_reverse(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
@@ -77,12 +75,11 @@ hyp_status hyp_cuda_add_reverse(hyp_cuda_build *b, const HypPlan__Call *k, const
                                    .dtype = c->in[1].dtype,
                                    .size = (uint32_t)hyp_dtype_size(x->dtype),
                                    .step = b->step};
-    hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_reverse};
-    hyp_cuda_spread(b->session->model->device, x->count, &grid);
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_reverse, x, hyp_plan_call_input(k, 0)),
                                    HYP_CUDA_SLOT(hyp_cuda_reverse, lengths, hyp_plan_call_input(k, 1)),
                                    HYP_CUDA_SLOT(hyp_cuda_reverse, y, k->outputs[0] + 1)};
-    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
+    return hyp_cuda_add_spread(b, HYP_CUDA_KERNEL_reverse, x->count, &args, sizeof args, slots,
+                               sizeof slots / sizeof *slots);
 }
 
 hyp_status hyp_cuda_add_tensor_scatter(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
@@ -105,13 +102,12 @@ hyp_status hyp_cuda_add_tensor_scatter(hyp_cuda_build *b, const HypPlan__Call *k
                                           .circular = t.circular,
                                           .bytes = (uint32_t)hyp_dtype_size(x->dtype),
                                           .step = b->step};
-    hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_tensor_scatter};
-    hyp_cuda_spread(b->session->model->device, x->count, &grid);
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_tensor_scatter, x, hyp_plan_call_input(k, 0)),
                                    HYP_CUDA_SLOT(hyp_cuda_tensor_scatter, updates, hyp_plan_call_input(k, 1)),
                                    HYP_CUDA_SLOT(hyp_cuda_tensor_scatter, first, first ? hyp_plan_call_input(k, 2) : 0),
                                    HYP_CUDA_SLOT(hyp_cuda_tensor_scatter, y, k->outputs[0] + 1)};
-    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
+    return hyp_cuda_add_spread(b, HYP_CUDA_KERNEL_tensor_scatter, x->count, &args, sizeof args, slots,
+                               sizeof slots / sizeof *slots);
 }
 
 hyp_status hyp_cuda_add_lrn(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
@@ -130,20 +126,10 @@ hyp_status hyp_cuda_add_lrn(hyp_cuda_build *b, const HypPlan__Call *k, const hyp
                                .beta = c->attrs[2].f,
                                .bias = c->attrs[3].f,
                                .dtype = x->dtype};
-    hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_lrn};
-    hyp_cuda_spread(b->session->model->device, x->count, &grid);
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_lrn, x, hyp_plan_call_input(k, 0)),
                                    HYP_CUDA_SLOT(hyp_cuda_lrn, y, k->outputs[0] + 1)};
-    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
-}
-
-static void set_axes(const hyp_cuda_box *box, uint32_t *rank, hyp_cuda_extent *extent, int64_t *stride)
-{
-    *rank = box->rank;
-    for (uint32_t a = 0; a < box->rank; a++) {
-        extent[a] = hyp_cuda_extent_of(box->extent[a]);
-        stride[a] = box->stride[0][a];
-    }
+    return hyp_cuda_add_spread(b, HYP_CUDA_KERNEL_lrn, x->count, &args, sizeof args, slots,
+                               sizeof slots / sizeof *slots);
 }
 
 /* reduce-prod. */
@@ -155,12 +141,15 @@ hyp_status hyp_cuda_add_product(hyp_cuda_build *b, const HypPlan__Call *k, const
     if (y->count == 0) return HYP_OK;
     hyp_cuda_box_merge(&kept);
     hyp_cuda_product args = {.total = y->count, .terms = hyp_cuda_box_count(&reduced), .dtype = x->dtype};
-    if (args.terms > 0) hyp_cuda_box_merge(&reduced);
-    set_axes(&kept, &args.kept_rank, args.kept, args.kept_stride);
-    if (args.terms > 0) set_axes(&reduced, &args.reduced_rank, args.reduced, args.reduced_stride);
-    hyp_cuda_grid grid = {.kernel = hyp_array_is_float(x) ? HYP_CUDA_KERNEL_product_f64 : HYP_CUDA_KERNEL_product_u64};
-    hyp_cuda_spread(b->session->model->device, y->count, &grid);
+    args.kept_rank = kept.rank;
+    hyp_cuda_box_axes(&kept, args.kept, args.kept_stride);
+    if (args.terms > 0) {
+        hyp_cuda_box_merge(&reduced);
+        args.reduced_rank = reduced.rank;
+        hyp_cuda_box_axes(&reduced, args.reduced, args.reduced_stride);
+    }
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_product, x, hyp_plan_call_input(k, 0)),
                                    HYP_CUDA_SLOT(hyp_cuda_product, y, k->outputs[0] + 1)};
-    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
+    const hyp_cuda_kernel kernel = hyp_array_is_float(x) ? HYP_CUDA_KERNEL_product_f64 : HYP_CUDA_KERNEL_product_u64;
+    return hyp_cuda_add_spread(b, kernel, y->count, &args, sizeof args, slots, sizeof slots / sizeof *slots);
 }

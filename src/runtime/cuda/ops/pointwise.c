@@ -167,14 +167,13 @@ static hyp_status add_finish(hyp_cuda_build *b, uint32_t x, uint32_t y, int64_t 
     if (m == 0 || n == 0) return HYP_OK;
     const hyp_cuda_finish args = {
         .pieces = m * row_pieces, .row_pieces = hyp_cuda_extent_of(row_pieces), .dtype = dtype, .act = act};
-    hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_finish_product};
-    hyp_cuda_spread(b->session->model->device, m * row_pieces, &grid);
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_finish, x, x + 1),
                                    HYP_CUDA_SLOT(hyp_cuda_finish, y, y + 1),
                                    HYP_CUDA_SLOT(hyp_cuda_finish, bias, rest->bias_plus1),
                                    HYP_CUDA_SLOT(hyp_cuda_finish, before, rest->before_plus1),
                                    HYP_CUDA_SLOT(hyp_cuda_finish, after, rest->after_plus1)};
-    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
+    return hyp_cuda_add_spread(b, HYP_CUDA_KERNEL_finish_product, m * row_pieces, &args, sizeof args, slots,
+                               sizeof slots / sizeof *slots);
 }
 
 /* A step that finish_product does: y = act(x + bias + before) + after over [m,n]. */

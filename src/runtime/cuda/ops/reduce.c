@@ -151,10 +151,7 @@ static void set_terms(hyp_cuda_reduce *args, const hyp_cuda_box *reduced)
     args->term_stride = reduced->rank > 0 ? reduced->stride[0][0] : 0;
     args->row_terms = hyp_cuda_extent_of(rows && reduced->extent[0] > 0 ? reduced->extent[0] : INT64_MAX);
     args->row_stride = rows ? reduced->stride[0][1] - reduced->stride[0][0] * reduced->extent[0] : 0;
-    for (uint32_t a = 0; a < reduced->rank; a++) {
-        args->reduced[a] = hyp_cuda_extent_of(reduced->extent[a]);
-        args->reduced_stride[a] = reduced->stride[0][a];
-    }
+    hyp_cuda_box_axes(reduced, args->reduced, args->reduced_stride);
 }
 
 /* Threads of the device that are worth having. */
@@ -236,10 +233,7 @@ static reduce_launch plan_reduce(const hyp_cuda_device *device, const reduction 
                                .size = (uint32_t)hyp_dtype_size(dtype),
                                .along_x = along_x,
                                .run = run};
-    for (uint32_t a = 0; a < kept.rank; a++) {
-        l.args.kept[a] = hyp_cuda_extent_of(kept.extent[a]);
-        l.args.kept_stride[a] = kept.stride[0][a];
-    }
+    hyp_cuda_box_axes(&kept, l.args.kept, l.args.kept_stride);
     set_terms(&l.args, &reduced);
     l.grid.kernel = kernel_of(dtype, l.width > 1);
     l.grid.shared_bytes = HYP_CUDA_REDUCE_THREADS * (along_x ? 1 : l.width) * (uint32_t)hyp_dtype_size(wide_type(dtype));

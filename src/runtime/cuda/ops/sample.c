@@ -20,10 +20,9 @@ hyp_status hyp_cuda_add_grid_sample(hyp_cuda_build *b, const HypPlan__Call *k, c
     args.groups = hyp_cuda_extent_of(groups);
     args.channels = x->dims[1];
     args.total = x->dims[0] * groups * args.sampler.places;
-    hyp_cuda_grid grid = {.kernel = x->dtype == HYP_F64 ? HYP_CUDA_KERNEL_sample_f64 : HYP_CUDA_KERNEL_sample_f32};
-    hyp_cuda_spread(b->session->model->device, args.total, &grid);
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_sample, x, hyp_plan_call_input(k, 0)),
                                    HYP_CUDA_SLOT(hyp_cuda_sample, grid, hyp_plan_call_input(k, 1)),
                                    HYP_CUDA_SLOT(hyp_cuda_sample, y, k->outputs[0] + 1)};
-    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
+    const hyp_cuda_kernel kernel = x->dtype == HYP_F64 ? HYP_CUDA_KERNEL_sample_f64 : HYP_CUDA_KERNEL_sample_f32;
+    return hyp_cuda_add_spread(b, kernel, args.total, &args, sizeof args, slots, sizeof slots / sizeof *slots);
 }

@@ -155,10 +155,7 @@ hyp_status hyp_cuda_add_scatter_elements(hyp_cuda_build *b, const HypPlan__Call 
     }
     hyp_cuda_box_merge(&box);
     args.rank = box.rank;
-    for (uint32_t a = 0; a < box.rank; a++) {
-        args.extent[a] = hyp_cuda_extent_of(box.extent[a]);
-        args.offset[a] = box.stride[0][a];
-    }
+    hyp_cuda_box_axes(&box, args.extent, args.offset);
     return add(b, k, c, &args, 1, x->count);
 }
 
@@ -183,18 +180,14 @@ hyp_status hyp_cuda_add_gather_elements(hyp_cuda_build *b, const HypPlan__Call *
                                   .wide_indices = indices->dtype == HYP_I64,
                                   .size = (uint32_t)hyp_dtype_size(y->dtype),
                                   .step = b->step};
-    for (uint32_t a = 0; a < box.rank; a++) {
-        args.extent[a] = hyp_cuda_extent_of(box.extent[a]);
-        args.stride[a] = box.stride[0][a];
-    }
+    hyp_cuda_box_axes(&box, args.extent, args.stride);
     HYP_TRY(hyp_cuda_need_report(b));
     args.error = b->session->error_at;
-    hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_gather_along};
-    hyp_cuda_spread(b->session->model->device, y->count, &grid);
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_gather_along, x, hyp_plan_call_input(k, 0)),
                                    HYP_CUDA_SLOT(hyp_cuda_gather_along, indices, hyp_plan_call_input(k, 1)),
                                    HYP_CUDA_SLOT(hyp_cuda_gather_along, y, k->outputs[0] + 1)};
-    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
+    return hyp_cuda_add_spread(b, HYP_CUDA_KERNEL_gather_along, y->count, &args, sizeof args, slots,
+                               sizeof slots / sizeof *slots);
 }
 
 hyp_status hyp_cuda_add_gather_nd(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
@@ -217,10 +210,9 @@ hyp_status hyp_cuda_add_gather_nd(hyp_cuda_build *b, const HypPlan__Call *k, con
     }
     HYP_TRY(hyp_cuda_need_report(b));
     args.error = b->session->error_at;
-    hyp_cuda_grid grid = {.kernel = HYP_CUDA_KERNEL_gather_nd};
-    hyp_cuda_spread(b->session->model->device, args.total, &grid);
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_gather_nd, x, hyp_plan_call_input(k, 0)),
                                    HYP_CUDA_SLOT(hyp_cuda_gather_nd, indices, hyp_plan_call_input(k, 1)),
                                    HYP_CUDA_SLOT(hyp_cuda_gather_nd, y, k->outputs[0] + 1)};
-    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
+    return hyp_cuda_add_spread(b, HYP_CUDA_KERNEL_gather_nd, args.total, &args, sizeof args, slots,
+                               sizeof slots / sizeof *slots);
 }

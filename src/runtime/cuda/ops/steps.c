@@ -65,6 +65,14 @@ hyp_status hyp_cuda_add_launch(hyp_cuda_build *b, const hyp_cuda_grid *grid, con
     return grid->function ? HYP_OK : hyp_cuda_need_kernel(b, grid->kernel);
 }
 
+hyp_status hyp_cuda_add_spread(hyp_cuda_build *b, hyp_cuda_kernel kernel, int64_t items, const void *args, size_t size,
+                               const hyp_cuda_slot *slots, size_t slot_count)
+{
+    hyp_cuda_grid grid = {.kernel = kernel};
+    hyp_cuda_spread(b->session->model->device, items, &grid);
+    return hyp_cuda_add_launch(b, &grid, args, size, slots, slot_count);
+}
+
 static void note_known(hyp_cuda_build *b, uint32_t step, hyp_cuda_known known)
 {
     hyp_cuda_prepared *p = b->prepared;

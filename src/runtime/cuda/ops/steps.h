@@ -49,6 +49,9 @@ typedef struct hyp_cuda_slot {
 /* Appends a launch: a copy of `args`, of `size` bytes, is what the kernel gets, its slots filled in before each run. */
 HYP_NODISCARD hyp_status hyp_cuda_add_launch(hyp_cuda_build *b, const hyp_cuda_grid *grid, const void *args,
                                              size_t size, const hyp_cuda_slot *slots, size_t slot_count);
+/* The same, of a kernel whose threads do an item each (hyp_cuda_spread). */
+HYP_NODISCARD hyp_status hyp_cuda_add_spread(hyp_cuda_build *b, hyp_cuda_kernel kernel, int64_t items, const void *args,
+                                             size_t size, const hyp_cuda_slot *slots, size_t slot_count);
 /* Adds the ops of one alternative, by its form. HYP_ERR_UNSUPPORTED: it turns out that it cannot do the step. */
 typedef hyp_status hyp_cuda_add_form(hyp_cuda_build *b, const void *step, uint32_t form);
 /* Decides among what was offered, and adds the ops of what is taken, or of the next best where that turns out not to be
