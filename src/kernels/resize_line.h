@@ -1,8 +1,6 @@
 /* resize_line.h - where an element of a resized axis comes from: plain functions of numbers, which the kernel of
- * `resize`, host backends and CUDA kernels share, so that all round places alike. Who compiles for a device defines
- * HYP_RESIZE_FN as what the functions begin with, and HYP_RESIZE_PRODUCT as a product that does not become one
- * operation with a sum. No state: any thread. Source: the operator Resize of ONNX, opsets 10 to 19, whose names of
- * modes these are.
+ * `resize`, host backends and CUDA kernels share, so that all round places alike (cubic.h). No state: any
+ * thread. Source: the operator Resize of ONNX, opsets 10 to 19, whose names of modes these are.
  */
 #ifndef HYP_KERNELS_RESIZE_LINE_H
 #define HYP_KERNELS_RESIZE_LINE_H
@@ -10,10 +8,7 @@
 #include <math.h>
 #include <stdint.h>
 
-#ifndef HYP_RESIZE_FN
-#define HYP_RESIZE_FN static inline
-#define HYP_RESIZE_PRODUCT(a, b) ((a) * (b))
-#endif
+#include "kernels/cubic.h"
 
 enum { HYP_RESIZE_OUTSIDE = -1 /* in place of `first`: the element is the extrapolation value */ };
 enum {
@@ -47,23 +42,23 @@ typedef struct hyp_resize_line {
 } hyp_resize_line;
 
 /* The place in x of element i of the result. */
-HYP_RESIZE_FN double hyp_resize_place(const hyp_resize_line *a, double i)
+HYP_PLACE_FN double hyp_resize_place(const hyp_resize_line *a, double i)
 {
-    double in = (double)a->in, width = HYP_RESIZE_PRODUCT(a->scale, in);
+    double in = (double)a->in, width = HYP_PLACE_PRODUCT(a->scale, in);
     if (a->coordinates == HYP_RESIZE_ASYMMETRIC) return i / a->scale;
-    if (a->coordinates == HYP_RESIZE_ALIGN_CORNERS) return width == 1 ? 0 : HYP_RESIZE_PRODUCT(i, in - 1) / (width - 1);
+    if (a->coordinates == HYP_RESIZE_ALIGN_CORNERS) return width == 1 ? 0 : HYP_PLACE_PRODUCT(i, in - 1) / (width - 1);
     if (a->coordinates == HYP_RESIZE_PYTORCH && width == 1) return -0.5;
     if (a->coordinates == HYP_RESIZE_CROP) {
         double part = a->end - a->begin;
-        double along = width == 1 ? HYP_RESIZE_PRODUCT(part, in - 1) / 2
-                                  : HYP_RESIZE_PRODUCT(HYP_RESIZE_PRODUCT(i, part), in - 1) / (width - 1);
-        return along + HYP_RESIZE_PRODUCT(a->begin, in - 1);
+        double along = width == 1 ? HYP_PLACE_PRODUCT(part, in - 1) / 2
+                                  : HYP_PLACE_PRODUCT(HYP_PLACE_PRODUCT(i, part), in - 1) / (width - 1);
+        return along + HYP_PLACE_PRODUCT(a->begin, in - 1);
     }
-    double offset = a->coordinates == HYP_RESIZE_SYMMETRIC ? HYP_RESIZE_PRODUCT(in / 2, 1 - (double)a->out / width) : 0;
+    double offset = a->coordinates == HYP_RESIZE_SYMMETRIC ? HYP_PLACE_PRODUCT(in / 2, 1 - (double)a->out / width) : 0;
     return offset + (i + 0.5) / a->scale - 0.5;
 }
 
-HYP_RESIZE_FN double hyp_resize_nearest(int32_t how, double x)
+HYP_PLACE_FN double hyp_resize_nearest(int32_t how, double x)
 {
     if (how == HYP_RESIZE_FLOOR) return floor(x);
     if (how == HYP_RESIZE_CEIL) return ceil(x);
@@ -71,24 +66,18 @@ HYP_RESIZE_FN double hyp_resize_nearest(int32_t how, double x)
 }
 
 /* The weight of a neighbour at this distance: a triangle, or the cubic convolution of Keys. */
-HYP_RESIZE_FN double hyp_resize_weight(const hyp_resize_line *line, double d)
+HYP_PLACE_FN double hyp_resize_weight(const hyp_resize_line *line, double d)
 {
-    const double a = line->cubic_a;
     d = fabs(d);
     if (line->reach == 1) return d < 1 ? 1 - d : 0;
-    if (d <= 1) {
-        double inner = HYP_RESIZE_PRODUCT(a + 2, d) - (a + 3);
-        return HYP_RESIZE_PRODUCT(HYP_RESIZE_PRODUCT(inner, d), d) + 1;
-    }
-    double inner = HYP_RESIZE_PRODUCT(a, d) - HYP_RESIZE_PRODUCT(5, a);
-    double outer = HYP_RESIZE_PRODUCT(inner, d) + HYP_RESIZE_PRODUCT(8, a);
-    return d < 2 ? HYP_RESIZE_PRODUCT(outer, d) - HYP_RESIZE_PRODUCT(4, a) : 0;
+    if (d <= 1) return hyp_cubic_near(line->cubic_a, d);
+    return d < 2 ? hyp_cubic_far(line->cubic_a, d) : 0;
 }
 
 /* Element i: its `taps` weights, which add up to 1, and the first neighbour plus `taps`, so that it is not negative: it
  * may lie in front of the axis, whose end elements continue for ever. HYP_RESIZE_OUTSIDE where it is outside of the
  * image. */
-HYP_RESIZE_FN int64_t hyp_resize_element(const hyp_resize_line *a, int64_t i, double *weights)
+HYP_PLACE_FN int64_t hyp_resize_element(const hyp_resize_line *a, int64_t i, double *weights)
 {
     double x = hyp_resize_place(a, (double)i), limit = (double)a->in + (double)a->taps, sum = 0;
     int outside = a->coordinates == HYP_RESIZE_CROP && !(x >= 0 && x <= (double)a->in - 1);
@@ -102,7 +91,7 @@ HYP_RESIZE_FN int64_t hyp_resize_element(const hyp_resize_line *a, int64_t i, do
     int64_t first = (int64_t)floor(x) + a->start;
     for (int64_t t = 0; t < a->taps; t++) {
         int beyond = first + t < 0 || first + t >= a->in;
-        weights[t] = a->exclude_outside && beyond ? 0 : hyp_resize_weight(a, HYP_RESIZE_PRODUCT((double)(first + t) - x, a->shrink));
+        weights[t] = a->exclude_outside && beyond ? 0 : hyp_resize_weight(a, HYP_PLACE_PRODUCT((double)(first + t) - x, a->shrink));
         sum += weights[t];
     }
     for (int64_t t = 0; t < a->taps && sum != 0; t++) weights[t] /= sum;

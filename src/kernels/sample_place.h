@@ -1,7 +1,6 @@
 /* sample_place.h - where a sample of an image comes from: plain functions of numbers, which the kernel of `grid-sample`
- * and CUDA kernels share, so that all round places alike. Who compiles for a device defines HYP_SAMPLE_FN as what the
- * functions begin with, and HYP_SAMPLE_PRODUCT as a product that does not become one operation with a sum. No state:
- * any thread. Source: the operator GridSample of ONNX, opsets 16 to 22.
+ * and CUDA kernels share, so that all round places alike (cubic.h). No state: any thread. Source: the operator
+ * GridSample of ONNX, opsets 16 to 22.
  */
 #ifndef HYP_KERNELS_SAMPLE_PLACE_H
 #define HYP_KERNELS_SAMPLE_PLACE_H
@@ -10,10 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#ifndef HYP_SAMPLE_FN
-#define HYP_SAMPLE_FN static inline
-#define HYP_SAMPLE_PRODUCT(a, b) ((a) * (b))
-#endif
+#include "kernels/cubic.h"
 
 typedef enum hyp_sample_padding { HYP_SAMPLE_ZEROS, HYP_SAMPLE_BORDER, HYP_SAMPLE_REFLECTION } hyp_sample_padding;
 
@@ -35,7 +31,7 @@ typedef struct hyp_sample_neighbours {
     double weights[HYP_SAMPLE_AXES][4];
 } hyp_sample_neighbours;
 
-HYP_SAMPLE_FN double hyp_sample_reflect(double x, double low, double high)
+HYP_PLACE_FN double hyp_sample_reflect(double x, double low, double high)
 {
     double range = high - low, over = x < low ? low - x : x - high;
     if (over <= 0) return x;
@@ -47,7 +43,7 @@ HYP_SAMPLE_FN double hyp_sample_reflect(double x, double low, double high)
 }
 
 /* An index on its way into the image. */
-HYP_SAMPLE_FN int64_t hyp_sample_inside(const hyp_sampler *s, double i, int64_t size)
+HYP_PLACE_FN int64_t hyp_sample_inside(const hyp_sampler *s, double i, int64_t size)
 {
     if (s->padding == HYP_SAMPLE_ZEROS) return i >= 0 && i < (double)size ? (int64_t)i : -1;
     if (s->padding == HYP_SAMPLE_REFLECTION)
@@ -56,29 +52,15 @@ HYP_SAMPLE_FN int64_t hyp_sample_inside(const hyp_sampler *s, double i, int64_t 
     return (int64_t)fmin(fmax(i, 0.0), (double)size - 1);
 }
 
-/* The cubic convolution of Keys: of neighbours at a distance up to 1, and of those up to 2. */
-HYP_SAMPLE_FN double hyp_sample_near(double a, double d)
-{
-    double inner = HYP_SAMPLE_PRODUCT(a + 2, d) - (a + 3);
-    return HYP_SAMPLE_PRODUCT(HYP_SAMPLE_PRODUCT(inner, d), d) + 1;
-}
-
-HYP_SAMPLE_FN double hyp_sample_far(double a, double d)
-{
-    double inner = HYP_SAMPLE_PRODUCT(a, d) - HYP_SAMPLE_PRODUCT(5, a);
-    double outer = HYP_SAMPLE_PRODUCT(inner, d) + HYP_SAMPLE_PRODUCT(8, a);
-    return HYP_SAMPLE_PRODUCT(outer, d) - HYP_SAMPLE_PRODUCT(4, a);
-}
-
 /* The coordinate is from -1 to 1 over the image. One outside of it moves inside as a whole; with cubic weights each
  * neighbour does for itself, as in PyTorch and onnxruntime. */
-HYP_SAMPLE_FN void hyp_sample_find(const hyp_sampler *s, int32_t axis, double coordinate, hyp_sample_neighbours *out)
+HYP_PLACE_FN void hyp_sample_find(const hyp_sampler *s, int32_t axis, double coordinate, hyp_sample_neighbours *out)
 {
     const double far = 1e9, a = -0.75;
     int64_t size = s->dims[axis];
     double n = (double)size,
-           x = s->align_corners ? HYP_SAMPLE_PRODUCT((coordinate + 1) / 2, n - 1)
-                                : (HYP_SAMPLE_PRODUCT(coordinate + 1, n) - 1) / 2;
+           x = s->align_corners ? HYP_PLACE_PRODUCT((coordinate + 1) / 2, n - 1)
+                                : (HYP_PLACE_PRODUCT(coordinate + 1, n) - 1) / 2;
     double low = s->align_corners ? 0 : -0.5, high = n - 1 - low;
     x = isnan(x) ? -far : fmin(fmax(x, -far), far);
     if (s->taps == 1) x = rint(x);
@@ -92,17 +74,17 @@ HYP_SAMPLE_FN void hyp_sample_find(const hyp_sampler *s, int32_t axis, double co
         w[0] = 1 - r;
         w[1] = r;
     } else {
-        w[0] = hyp_sample_far(a, r + 1);
-        w[1] = hyp_sample_near(a, r);
-        w[2] = hyp_sample_near(a, 1 - r);
-        w[3] = hyp_sample_far(a, 2 - r);
+        w[0] = hyp_cubic_far(a, r + 1);
+        w[1] = hyp_cubic_near(a, r);
+        w[2] = hyp_cubic_near(a, 1 - r);
+        w[3] = hyp_cubic_far(a, 2 - r);
         first -= 1;
     }
     for (int t = 0; t < s->taps; t++) out->at[axis][t] = hyp_sample_inside(s, first + t, size);
 }
 
 /* All combinations of neighbours that are there: offsets into an image and weights. */
-HYP_SAMPLE_FN int hyp_sample_list(const hyp_sampler *s, const hyp_sample_neighbours *n, int64_t *offsets,
+HYP_PLACE_FN int hyp_sample_list(const hyp_sampler *s, const hyp_sample_neighbours *n, int64_t *offsets,
                                   double *weights)
 {
     int combinations = 1, count = 0;

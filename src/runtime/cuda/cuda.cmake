@@ -43,8 +43,8 @@ if(HYPATIA_NVCC)
     set(cuda_dir ${CMAKE_CURRENT_SOURCE_DIR}/cuda)
     file(MAKE_DIRECTORY ${images})
     file(GLOB kernel_sources CONFIGURE_DEPENDS ${cuda_dir}/kernels/*)
-    set(shared_headers src/base/elementwise.h src/base/philox.h src/kernels/slopes.h src/kernels/resize_line.h
-        src/kernels/sample_place.h include/hypatia/types.h)
+    set(shared_headers src/base/elementwise.h src/base/philox.h src/kernels/slopes.h src/kernels/cubic.h
+        src/kernels/resize_line.h src/kernels/sample_place.h include/hypatia/types.h)
     list(TRANSFORM shared_headers PREPEND ${PROJECT_SOURCE_DIR}/)
     set(HYPATIA_CUDA_SOURCES ${kernel_sources} ${shared_headers} CACHE INTERNAL "what the images of kernels are made of")
     foreach(name image few_rows attention)

@@ -1,8 +1,8 @@
 // resize.cu - images, or any axes, of other sizes: one launch lists where the elements of two axes come from, the next
 // one makes the result along both. Sums are taken in the order of kernels/resize.c, so that integers, which are cut,
 // are the same. Part of image.cu, behind places.cu.
-#define HYP_RESIZE_FN static __device__ __forceinline__
-#define HYP_RESIZE_PRODUCT(a, b) __dmul_rn(a, b)
+#define HYP_PLACE_FN static __device__ __forceinline__
+#define HYP_PLACE_PRODUCT(a, b) __dmul_rn(a, b)
 #include "runtime/cuda/kernels/resize_args.h"
 
 inline namespace hyp_device

@@ -1,7 +1,5 @@
 // sample.cu - images sampled at places that the data give. A thread finds the neighbours of one place, and takes them
 // from some channels. Part of image.cu, behind resize.cu.
-#define HYP_SAMPLE_FN static __device__ __forceinline__
-#define HYP_SAMPLE_PRODUCT(a, b) __dmul_rn(a, b)
 #include "runtime/cuda/kernels/sample_args.h"
 
 inline namespace hyp_device
