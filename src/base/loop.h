@@ -7,7 +7,7 @@
  *   - whether there is a first one, one bool; it may be absent
  *   - CARRIED values, and behind them what every trip is given alike
  * outputs
- *   - CARRIED values, as the last trip hands them on
+ *   - CARRIED values, as the last trip gives them
  *   - COLLECTED, of each the rows of all trips, one behind the other
  *   - where COUNTS is 1, how many trips there were, one i64: rows behind these are zeros; where it is 0, all rows are trips
  * a body
@@ -22,7 +22,7 @@
 #define HYP_LOOP_NAME "Loop"
 #define HYP_LOOP_OPERATOR HYP_LOOP_DOMAIN "::" HYP_LOOP_NAME
 
-enum { HYP_LOOP_PLAN, HYP_LOOP_TRIPS, HYP_LOOP_CONDITION, HYP_LOOP_FIRST }; /* inputs; the first that is handed on */
+enum { HYP_LOOP_PLAN, HYP_LOOP_TRIPS, HYP_LOOP_CONDITION, HYP_LOOP_FIRST }; /* inputs; the first that is carried */
 enum { HYP_LOOP_DEEPEST = 8 }; /* loops in each other: a run has a few frames of the stack for each */
 
 /* Attributes, each one integer. */

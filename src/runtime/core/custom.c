@@ -83,7 +83,7 @@ hyp_status hyp_custom_find(hyp_plan *plan, const hyp_engine_options *options, hy
                                 .domain = from->custom->domain,
                                 .name = from->custom->call->kernel,
                                 .node = from->n_sources ? p->source_names[from->sources[0]] : ""};
-        to->is_loop = same(to->domain, HYP_LOOP_DOMAIN) && same(to->name, HYP_LOOP_NAME);
+        to->is_loop = hyp_is_loop(p->steps[i]);
         HYP_TRY(to->is_loop ? hyp_loop_read(p, from->custom, &to->loop, diag)
                             : find_kernel(options, from->custom, &to->kernel, diag));
         HYP_TRY(copy_attributes(from->custom, to, arena, diag));

@@ -13,7 +13,7 @@ struct hyp_loop_state {
     const hyp_custom_step *step;
     hyp_context *around, *body;
     hyp_tensor *in, *out; /* of a trip: the inputs and outputs of the body */
-    uint8_t **spare;      /* by value that is handed on: the second place for it, beside the step's output */
+    uint8_t **spare;      /* by carried value: the second place for it, beside the step's output */
     uint8_t *block;       /* all of these */
     size_t block_bytes;
 };
@@ -145,7 +145,7 @@ void hyp_loops_unload(hyp_engine *e)
     for (size_t i = 0; e->bodies && i < e->plan.program->n_steps; i++) hyp_engine_destroy(e->bodies[i]);
 }
 
-static bool is_loop(const HypPlan__Step *s)
+bool hyp_is_loop(const HypPlan__Step *s)
 {
     return s->kernel_case == HYP_PLAN__STEP__KERNEL_CUSTOM && strcmp(s->custom->domain, HYP_LOOP_DOMAIN) == 0 &&
            strcmp(s->custom->call->kernel, HYP_LOOP_NAME) == 0;
@@ -159,7 +159,7 @@ hyp_status hyp_loops_bound(const hyp_plan *plan, const hyp_backend *backend, int
     for (size_t i = 0; i < p->n_steps && depth < HYP_LOOP_DEEPEST; i++) {
         hyp_loop_shape shape;
         hyp_plan body;
-        if (!is_loop(p->steps[i]) || (*bodies)++ >= MOST_BODIES) continue;
+        if (!hyp_is_loop(p->steps[i]) || (*bodies)++ >= MOST_BODIES) continue;
         HYP_TRY(hyp_loop_read(p, p->steps[i]->custom, &shape, diag));
         size_t before = hyp_mem_used(hyp_mem_charged());
         HYP_TRY(hyp_plan_open_memory(hyp_plan_weight(plan, shape.plan), (size_t)p->tensors[shape.plan]->bytes,
@@ -270,10 +270,12 @@ static hyp_status check_shapes(const hyp_loop_state *l, const int64_t *values, h
     return HYP_OK;
 }
 
+static size_t spare_room(const hyp_loop_state *l, size_t i) { return (l->in[2 + i].bytes + ALIGN - 1) / ALIGN * ALIGN; }
+
 static size_t spare_bytes(const hyp_loop_state *l)
 {
     size_t bytes = 0;
-    for (size_t i = 0; i < l->step->loop.carried; i++) bytes += (l->in[2 + i].bytes + ALIGN - 1) / ALIGN * ALIGN;
+    for (size_t i = 0; i < l->step->loop.carried; i++) bytes += spare_room(l, i);
     return bytes;
 }
 
@@ -347,7 +349,7 @@ static hyp_status begin(trips *t, const int64_t *values, hyp_diag *diag)
         l->in[2 + i].data = (void *)(uintptr_t)input_of(t, HYP_LOOP_FIRST + i);
     for (size_t i = 0; i < s->carried; i++) {
         l->spare[i] = spare;
-        spare += (l->in[2 + i].bytes + ALIGN - 1) / ALIGN * ALIGN;
+        spare += spare_room(l, i);
         l->out[1 + i].bytes = l->in[2 + i].bytes;
     }
     l->in[0].data = &t->trip;

@@ -8,6 +8,7 @@
 #include "runtime/core/context.h"
 #include "runtime/core/custom.h"
 
+bool hyp_is_loop(const HypPlan__Step *step); /* of a validated plan */
 /* What a step of a validated plan says of its loop. HYP_ERR_MALFORMED where it has not the tensors of one. */
 HYP_NODISCARD hyp_status hyp_loop_read(const HypPlan__Program *program, const HypPlan__Custom *step,
                                        hyp_loop_shape *out, hyp_diag *diag);
