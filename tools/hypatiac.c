@@ -10,6 +10,7 @@
 #include "folders.h"
 #include "hypatia/compiler.h"
 #include "hypatia/tensor_io.h"
+#include "import_options.h"
 #include "interrupt.h"
 #include "measure.h"
 #include "overwrite.h"
@@ -43,11 +44,8 @@ enum {
     OPT_ITERATIONS,
     OPT_NODES,
     OPT_FOLD_BYTES,
-    OPT_CUSTOM_DOMAIN,
-    OPT_CUSTOM_OUTPUT,
-    OPT_LOOP_LIMIT,
-    OPT_WRITE_LOOPS,
-    OPT_TRAIN, /* and the rest of TRAIN_... behind it */
+    OPT_IMPORT, /* and the rest of IMPORT_... behind it */
+    OPT_TRAIN = OPT_IMPORT + IMPORT_OPTIONS, /* and the rest of TRAIN_... */
     OPT_MEMORY_BUDGET = OPT_TRAIN + TRAIN_OPTIONS,
     OPT_RECOMPUTE,
     OPT_FOLD_FLOPS,
@@ -101,10 +99,7 @@ static const cli_option options[] = {
     [OPT_ITERATIONS] = {"max-iterations", 0, "N", "limit of rewriting iterations (1000)"},
     [OPT_NODES] = {"max-nodes", 0, "N", "limit of e-nodes (100000, or 64 a node of the model)"},
     [OPT_FOLD_BYTES] = {"max-fold-bytes", 0, "N", "constants computed before the plan runs: bytes (16 x the model's)"},
-    [OPT_CUSTOM_DOMAIN] = {"custom-domain", 0, "NAME", "operators of this domain are kernels that the program gives to the runtime"},
-    [OPT_CUSTOM_OUTPUT] = {"custom-output", 0, "OUT:TYPE:DIMS", "type of a custom operator's result, if the model lacks it: y:f32:batchx64"},
-    [OPT_LOOP_LIMIT] = {"loop-limit", 0, "N", "trips of loops of which only the data tell how many (1024 where something is collected)"},
-    [OPT_WRITE_LOOPS] = {"write-loops", 0, NULL, "write loops out that the data end, for all trips that they may make"},
+    IMPORT_ROWS(OPT_IMPORT),
     TRAIN_ROWS(OPT_TRAIN),
     [OPT_MEMORY_BUDGET] = {"memory-budget", 0, "BYTES", "of scratch memory: 512M, 2G; values are computed again instead of kept"},
     [OPT_RECOMPUTE] = {"recompute", 0, "PATTERN", "for --train: nodes whose values are computed again, not kept: '/h.*/mlp/*'"},
@@ -147,12 +142,12 @@ typedef struct request {
     const char *compare[2]; /* sets of rules */
     bool node_next; /* the last option was --why-not: its node may follow */
     bool set_next;  /* the last one was --compare-rules: its second set follows */
-    cli_list dims, typical, shapes, bound, updatable, recompute, sample_texts, rules, disabled, only, flags, tuned, custom_domains,
-        custom_outputs;
+    cli_list dims, typical, shapes, bound, updatable, recompute, sample_texts, rules, disabled, only, flags, tuned;
     const char **dim_names, **typical_names;
     int64_t *dim_values, *typical_values;
     hyp_tensor *shape_tensors, *bound_tensors;
     samples samples;
+    import_request import;
     train_request train;
     dump_request dump;
     bool list_rules, json, dry_run, stats, verbose, quiet, timed, tune, calibrate;
@@ -198,6 +193,8 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     r->set_next = option == OPT_COMPARE;
     r->node_next = option == OPT_WHY_NOT;
     if (option >= OPT_TARGET && option <= OPT_FOLD_FLOPS) record(r, option, value);
+    if (option >= OPT_IMPORT && option < OPT_IMPORT + IMPORT_OPTIONS)
+        return import_read_option(&r->import, c, args, option - OPT_IMPORT, value);
     if (option >= OPT_TRAIN && option < OPT_TRAIN + TRAIN_OPTIONS)
         return train_read_option(&r->train, args, option - OPT_TRAIN, value);
     if (option >= OPT_DUMP && option < OPT_DUMP + DUMP_OPTIONS)
@@ -222,13 +219,6 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     case OPT_ITERATIONS: return read_limit(args, option, value, &c->max_iterations);
     case OPT_NODES: return read_limit(args, option, value, &c->max_nodes);
     case OPT_FOLD_BYTES: return read_limit(args, option, value, &c->max_fold_bytes);
-    case OPT_CUSTOM_DOMAIN: cli_list_split(&r->custom_domains, value); break;
-    case OPT_CUSTOM_OUTPUT: cli_list_split(&r->custom_outputs, value); break;
-    case OPT_LOOP_LIMIT:
-        if (cli_parse_int(value, 1, (int64_t)1 << 40, &c->loop_limit)) break;
-        cli_usage_error(args, "--loop-limit: '%s' is no number of trips between 1 and 2^40", value);
-        return false;
-    case OPT_WRITE_LOOPS: c->write_loops = true; break;
     case OPT_MEMORY_BUDGET:
         if (cli_parse_bytes(value, &c->memory_budget)) break;
         cli_usage_error(args, "--memory-budget: '%s' is no number of bytes: 4096, 512K, 1.5G", value);
@@ -353,10 +343,7 @@ static bool finish_request(request *r, const cli_args *args)
     c->recompute_count = r->recompute.count;
     c->flags = (const char *const *)r->flags.items;
     c->flag_count = r->flags.count;
-    c->custom_domains = (const char *const *)r->custom_domains.items;
-    c->custom_domain_count = r->custom_domains.count;
-    c->custom_outputs = (const char *const *)r->custom_outputs.items;
-    c->custom_output_count = r->custom_outputs.count;
+    import_finish(&r->import, c);
     if (r->json && !r->list_rules) {
         cli_usage_error(args, "--json is for --list-rules; plans are described by 'hypatia inspect --json'");
         return false;
@@ -457,14 +444,15 @@ static void free_request(request *r)
     }
     free(r->bound_tensors);
     samples_free(&r->samples);
+    import_request_free(&r->import);
     train_request_free(&r->train);
     free(r->dim_names);
     free(r->dim_values);
     free(r->typical_names);
     free(r->typical_values);
     free(r->shape_tensors);
-    cli_list *lists[] = {&r->dims,     &r->typical, &r->shapes, &r->bound, &r->updatable,      &r->sample_texts, &r->rules,
-                         &r->recompute, &r->disabled, &r->only,    &r->flags,  &r->tuned, &r->custom_domains, &r->custom_outputs};
+    cli_list *lists[] = {&r->dims,  &r->typical,   &r->shapes,   &r->bound, &r->updatable, &r->sample_texts,
+                         &r->rules, &r->recompute, &r->disabled, &r->only,  &r->flags,     &r->tuned};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) cli_list_free(lists[i]);
 }
 
