@@ -120,17 +120,10 @@ def refused():
 
 def check_refusals(judge):
     made, constants = refused()
-    path = os.path.join(judge.folder.name, "refused.onnx")
     for name, nodes in made.items():
         used = {i for n in nodes for i in n.input}
-        with open(path, "wb") as file:
-            file.write(model(nodes, MATRIX, {"y": F32}, {k: v for k, v in constants.items() if k in used}).SerializeToString())
-        try:
-            hyp.compile_model(path, None)
-            judge.fail(name, "was not refused")
-        except hyp.Error as error:
-            if error.status != "unsupported" or "data" not in str(error):
-                judge.fail(name, f"is refused with {error}")
+        known = {k: v for k, v in constants.items() if k in used}
+        judge.refuse(name, model(nodes, MATRIX, {"y": F32}, known), "data", ["unsupported"])
 
 
 def check_tools(judge):

@@ -2,6 +2,7 @@
 import os
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models"))
@@ -74,6 +75,20 @@ class Judge:
                         self.compare(kind, engine.run(feeds), outputs)
             except hyp.Error as error:
                 self.fail(kind, error)
+
+    def refuse(self, name, model, wanted, statuses=("unsupported", "limit", "malformed")):
+        """The compiler has to refuse it, by a message in which that is wanted."""
+        path = os.path.join(self.folder.name, "refused.onnx")
+        with open(path, "wb") as file:
+            file.write(model.SerializeToString())
+        began = time.monotonic()
+        try:
+            hyp.compile_model(path, None)
+            self.fail(name, "was not refused")
+        except hyp.Error as error:
+            print(f"{name}: {error} ({time.monotonic() - began:.2f} s)")
+            if wanted not in str(error) or error.status not in statuses:
+                self.fail(name, f"is refused with {error}")
 
     def finish(self, models):
         print(f"{models} models, {self.compared} outputs compared, {self.failed} failures; "

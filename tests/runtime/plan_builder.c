@@ -249,6 +249,20 @@ void pb_call_int(plan_builder *b, HypPlan__Call *call, int64_t value)
     call->attrs[call->n_attrs - 1]->kind = HYP_PLAN__CALL__ATTR__KIND__INT;
 }
 
+void pb_over_axes(plan_builder *b, const char *kernel, hyp_dtype dtype, const int64_t dims[3], int set, bool from_end)
+{
+    int64_t axes[3], kept[3];
+    size_t count = 0;
+    for (int a = 0; a < 3; a++) {
+        kept[a] = set >> a & 1 ? 1 : dims[a];
+        if (set >> a & 1) axes[count++] = a - (from_end ? 3 : 0);
+    }
+    uint32_t x = pb_input(b, "x", dtype, 3, pb_consts(b, 3, dims)), y = pb_output(b, "y", dtype, 3, pb_consts(b, 3, kept));
+    HypPlan__Call *call = pb_call(b, kernel, 1, &x, y);
+    pb_call_ints(b, call, count, axes);
+    pb_call_int(b, call, 1);
+}
+
 void pb_call_float(plan_builder *b, HypPlan__Call *call, double value)
 {
     HypPlan__Call__Attr *attr = add_attr(b, call);

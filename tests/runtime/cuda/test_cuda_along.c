@@ -207,18 +207,8 @@ static void products_over_axes_equal_reference(void **state)
     for (size_t t = 0; t < TYPES; t++)
         for (int set = 0; set < 8; set++) {
             const int64_t dims[] = {3, t % 2 ? 40 : 5, t % 3 == 2 ? 0 : 2};
-            int64_t axes[3], kept[3];
-            size_t count = 0;
             pb_init(&builder);
-            for (int a = 0; a < 3; a++) {
-                kept[a] = set >> a & 1 ? 1 : dims[a];
-                if (set >> a & 1) axes[count++] = a - (t % 2 ? 3 : 0);
-            }
-            const uint32_t x = pb_input(&builder, "x", types[t], 3, pb_consts(&builder, 3, dims));
-            HypPlan__Call *call = pb_call(&builder, "reduce-prod", 1, &x,
-                                          pb_output(&builder, "y", types[t], 3, pb_consts(&builder, 3, kept)));
-            pb_call_ints(&builder, call, count, axes);
-            pb_call_int(&builder, call, 1);
+            pb_over_axes(&builder, "reduce-prod", types[t], dims, set, t % 2);
             check((dims_list){{3, dims[1], dims[2]}}, (tolerance){0, 0});
         }
 }
