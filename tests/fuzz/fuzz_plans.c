@@ -21,6 +21,7 @@
 
 #include "codegen/run_graph.h"
 #include "fuzz/fuzz_engine.h"
+#include "fuzz/loop_graph.h"
 #include "fuzz/mutate_plan.h"
 #include "support/golden_ops.h"
 
@@ -82,6 +83,16 @@ static void mark_updatable(hyp_graph *g)
     }
 }
 
+/* The graph becomes the body of a loop. */
+static bool put_in_loop(hyp_graph *g, uint64_t kind, const char *path)
+{
+    hyp_graph around;
+    if (loop_graph(g, kind, path, &around, NULL) != HYP_OK) return false;
+    hyp_graph_dispose(g);
+    *g = around;
+    return true;
+}
+
 static bool random_plan(uint64_t seed, const char *path)
 {
     static const hyp_dtype dtypes[] = {HYP_F32, HYP_F32, HYP_F64, HYP_F32, HYP_F16, HYP_BF16};
@@ -94,6 +105,7 @@ static bool random_plan(uint64_t seed, const char *path)
     hyp_graph g;
     if (hyp_dims_create(&dims, NULL) != HYP_OK) return false;
     bool made = hyp_random_graph(&options, dims, &g, NULL, NULL) == HYP_OK;
+    for (uint64_t deep = seed % 5 == 4 ? 1 + seed / 5 % 2 : 0; made && deep > 0; deep--) made = put_in_loop(&g, seed / 10, path);
     if (made && seed % 3 == 0) made = add_variables(&g, seed % 2) == HYP_OK;
     if (made && seed % 3 == 1) mark_updatable(&g);
     made = made && write_plan(&g, path, NULL) == HYP_OK;

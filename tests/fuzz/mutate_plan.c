@@ -107,7 +107,11 @@ static char *change_text(hyp_random *r, const char *old)
                                         "affine-grid",
                                         "align-corners",
                                         "floor",
-                                        "ceil"};
+                                        "ceil",
+                                        "carried",
+                                        "collected",
+                                        "counts",
+                                        "most"};
     char *text = chance(r, 80) ? strdup(words[below(r, sizeof words / sizeof *words)]) : strdup(old);
     size_t len = text ? strlen(text) : 0;
     if (len && chance(r, 20)) text[below(r, len)] = (char)(1 + below(r, 255));
@@ -329,6 +333,43 @@ static void claim_padding(HypPlan__Program *p)
 
 /* ---- the file around it -------------------------------------------------------------------------------- */
 
+static uint64_t get(const uint8_t *at, size_t bytes)
+{
+    uint64_t v = 0;
+    for (size_t i = bytes; i-- > 0;) v = v << 8 | at[i];
+    return v;
+}
+
+/* The elements of a program's weights on their way: of each tensor, its own. */
+typedef struct contents {
+    const uint8_t *weights; /* of the plan as it was */
+    uint64_t had;
+    uint64_t *offsets; /* by tensor: in these */
+    uint8_t **bodies;  /* by tensor: the plan that takes the place of one, or NULL */
+    size_t *body_bytes;
+} contents;
+
+static bool is_stored(const HypPlan__Tensor *t) { return t->place == HYP_PLAN__PLACE__PLACE_WEIGHT && t->bytes; }
+
+/* Is this weight a plan, as the body of a loop is? */
+static bool is_plan(const HypPlan__Tensor *t, const contents *c)
+{
+    return is_stored(t) && t->n_dims == 1 && t->bytes >= HYP_PLAN_HEADER && t->offset <= c->had &&
+           t->bytes <= c->had - t->offset && memcmp(c->weights + t->offset, HYP_PLAN_MAGIC, 8) == 0;
+}
+
+/* A body is a plan by itself, with checksums of its own. */
+static void change_bodies(hyp_random *r, HypPlan__Program *p, contents *c)
+{
+    for (size_t i = 0; i < p->n_tensors; i++) {
+        HypPlan__Tensor *t = p->tensors[i];
+        c->offsets[i] = t->offset;
+        if (!is_plan(t, c) || t->dims[0] >= p->n_dims || chance(r, 30)) continue;
+        c->bodies[i] = mutate_plan(c->weights + t->offset, t->bytes, r, &c->body_bytes[i]);
+        if (c->bodies[i]) p->dims[t->dims[0]]->value = (int64_t)c->body_bytes[i];
+    }
+}
+
 /* Weights get the bytes of their shapes, where these are fixed and small, and follow each other. */
 static void place_weights(HypPlan__Program *p)
 {
@@ -350,11 +391,33 @@ static void place_weights(HypPlan__Program *p)
     }
 }
 
-static uint64_t get(const uint8_t *at, size_t bytes)
+/* The weights as they are placed now. NULL where there are none, or no memory. */
+static uint8_t *fill_weights(const HypPlan__Program *p, const contents *c, uint64_t *out_bytes)
 {
-    uint64_t v = 0;
-    for (size_t i = bytes; i-- > 0;) v = v << 8 | at[i];
-    return v;
+    uint8_t *filled = NULL;
+    *out_bytes = 0;
+    for (size_t i = 0; i < p->n_tensors; i++)
+        if (is_stored(p->tensors[i])) *out_bytes = p->tensors[i]->offset + p->tensors[i]->bytes;
+    if (*out_bytes) filled = hyp_calloc(1, *out_bytes);
+    for (size_t i = 0; filled && i < p->n_tensors; i++) {
+        const HypPlan__Tensor *t = p->tensors[i];
+        if (!is_stored(t)) continue;
+        const uint8_t *from = c->bodies[i] ? c->bodies[i] : c->weights;
+        uint64_t offset = c->bodies[i] ? 0 : c->offsets[i], had = c->bodies[i] ? c->body_bytes[i] : c->had;
+        for (uint64_t k = 0; k < t->bytes && had; k++) filled[t->offset + k] = from[(offset + k) % had];
+    }
+    return filled;
+}
+
+static uint8_t *seal(hyp_random *r, HypPlan__Program *p, contents *c, size_t *out_size)
+{
+    uint64_t bytes;
+    change_bodies(r, p, c);
+    place_weights(p);
+    uint8_t *filled = fill_weights(p, c, &bytes), *mutant = NULL;
+    if (filled || !bytes) mutant = seal_plan(p, filled, bytes, out_size);
+    hyp_free(filled);
+    return mutant;
 }
 
 uint8_t *mutate_plan(const uint8_t *plan, size_t size, hyp_random *random, size_t *out_size)
@@ -368,8 +431,15 @@ uint8_t *mutate_plan(const uint8_t *plan, size_t size, hyp_random *random, size_
     for (uint64_t changes = 1 + below(random, 4); changes > 0; changes--) change_program(random, p);
     if (chance(random, 20)) make_symbolic(random, p);
     if (chance(random, 25)) claim_padding(p);
-    place_weights(p);
-    uint8_t *mutant = seal_plan(p, plan + (had ? weights : 0), had, out_size);
+    contents c = {.weights = plan + (had ? weights : 0), .had = had};
+    c.offsets = hyp_calloc(p->n_tensors + 1, sizeof *c.offsets);
+    c.bodies = hyp_calloc(p->n_tensors + 1, sizeof *c.bodies);
+    c.body_bytes = hyp_calloc(p->n_tensors + 1, sizeof *c.body_bytes);
+    uint8_t *mutant = c.offsets && c.bodies && c.body_bytes ? seal(random, p, &c, out_size) : NULL;
+    for (size_t i = 0; c.bodies && i < p->n_tensors; i++) hyp_free(c.bodies[i]);
+    hyp_free(c.body_bytes);
+    hyp_free(c.bodies);
+    hyp_free(c.offsets);
     hyp_plan__program__free_unpacked(p, NULL);
     return mutant;
 }
