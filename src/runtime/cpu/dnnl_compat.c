@@ -1,5 +1,6 @@
 #include "runtime/cpu/dnnl_compat.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/elementwise.h"
@@ -210,8 +211,13 @@ static dnnl_primitive_desc_t backward_weights(dnnl_engine_t engine, const hyp_dn
 
 #endif
 
-/* What oneDNN calls an activation, and its numbers. 2.x has hard-swish's built in. */
+/* What oneDNN calls an activation, and its numbers. 2.x has hard-swish's built in. A relu that is not compiled for the
+ * processor, as 2.6 has it on ARM, is a product with 0 below 0: NaN of -inf, and -0 of others. */
+#ifdef HYP_CPU_X86
 #define ACT_relu dnnl_eltwise_relu, 0, 0
+#else
+#define ACT_relu dnnl_eltwise_clip, 0, INFINITY
+#endif
 #define ACT_gelu dnnl_eltwise_gelu_erf, 0, 0
 #define ACT_gelu_tanh dnnl_eltwise_gelu_tanh, 0, 0
 #define ACT_sigmoid dnnl_eltwise_logistic, 0, 0
