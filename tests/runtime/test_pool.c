@@ -101,15 +101,17 @@ static void callers_share_the_threads(void **state)
 {
     (void)state;
     enum { CALLERS = 6 };
+    const int before = count_threads(); /* this one, and one that a sanitizer or an emulator has */
     hyp_pool *pool = open_pool(MOST_THREADS);
     for (int i = 0; i < CALLERS; i++) hyp_pool_expect(pool, MOST_THREADS);
     int most = hyp_processors() > MOST_THREADS ? hyp_processors() : MOST_THREADS;
-    assert_true(count_threads() <= most + THREADS_WATCHED); /* the sanitizer has one of its own */
+    assert_true(count_threads() < before + most);
     pthread_t callers[CALLERS];
     for (int i = 0; i < CALLERS; i++) assert_int_equal(pthread_create(&callers[i], NULL, loop_often, pool), 0);
     for (int i = 0; i < CALLERS; i++) pthread_join(callers[i], NULL);
     hyp_pool_close(pool);
-    assert_true(count_threads() <= 1 + THREADS_WATCHED); /* who closes a pool waits for its threads */
+    for (int i = 0; i < 1000 && count_threads() > before; i++) usleep(1000); /* one that was joined is listed a while */
+    assert_true(count_threads() <= before); /* who closes a pool waits for its threads */
 }
 
 typedef struct held {
