@@ -22,6 +22,13 @@ static void begins_with_another_type(void) { v[1].initial_plus1 = v[0].initial_p
 static void two_begin_with_one(void) { v[2] = v[0], v[2].input = 5, v[2].output_plus1 = 0; }
 static void hides_them_as_counts(void) { b.program.hidden_outputs = 1; }
 static void hides_more_than_all(void) { b.program.hidden_outputs = UINT32_MAX; }
+static void has_known_runs(void)
+{
+    static HypPlan__Golden run, *runs[] = {&run};
+    hyp_plan__golden__init(&run);
+    b.program.golden = runs;
+    b.program.n_golden = 1;
+}
 static void is_of_any_size(void)
 {
     uint32_t rows = b.tensors[b.inputs[1]].dims[0];
@@ -53,6 +60,7 @@ static void what_makes_no_sense_is_refused(void **state)
                                             two_begin_with_one,
                                             hides_them_as_counts,
                                             hides_more_than_all,
+                                            has_known_runs,
                                             is_of_any_size,
                                             is_larger_than_memory};
     hyp_diag why = {0};
