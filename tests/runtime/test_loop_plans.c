@@ -16,7 +16,8 @@ static plan_builder body, around; /* large */
 /* What is wrong with it; nothing where all is 0. */
 typedef struct body_kind {
     uint8_t more; /* the byte that says whether there is another trip; 0: 1 */
-    bool trip_is_float, more_is_float, narrow, short_axis, second_axis, lacks_condition, second_result, variable;
+    bool trip_is_float, more_is_float, narrow, short_axis, second_axis, lacks_condition, second_result, variable,
+        any_size;
 } body_kind;
 
 static void add_one(plan_builder *b, uint32_t x, uint32_t y, uint32_t extent)
@@ -47,7 +48,8 @@ static void build_body(body_kind kind)
     plan_builder *b = &body;
     const uint8_t more[4] = {kind.more ? kind.more : 1};
     pb_init(b);
-    uint32_t size = pb_const(b, kind.short_axis ? SIZE - 1 : SIZE), one = pb_const(b, 1);
+    uint32_t one = pb_const(b, 1);
+    uint32_t size = kind.any_size ? pb_symbol(b, "n") : pb_const(b, kind.short_axis ? SIZE - 1 : SIZE);
     const hyp_dtype type = kind.narrow ? HYP_F16 : HYP_F32, flag = kind.more_is_float ? HYP_F32 : HYP_BOOL;
     const uint32_t dims[] = {size, one};
     pb_input(b, "trip", kind.trip_is_float ? HYP_F32 : HYP_I64, 0, NULL);
@@ -70,7 +72,7 @@ static void build_body(body_kind kind)
 
 typedef struct loop_kind {
     int64_t carried, collected, counts, most;
-    bool lacks_most, plan_is_given, two_counts, variable;
+    bool lacks_most, plan_is_given, two_counts, variable, any_size;
     size_t cut; /* bytes of the body that are missing */
 } loop_kind;
 
@@ -102,7 +104,8 @@ static void build(loop_kind kind)
     assert_ok(hyp_map_file(path, &map, diag));
     pb_init(b);
     const int64_t bytes = (int64_t)(map.size - kind.cut);
-    uint32_t size = pb_const(b, SIZE), two = pb_const(b, 2), plan_size = pb_const(b, bytes);
+    uint32_t size = kind.any_size ? pb_symbol(b, "n") : pb_const(b, SIZE), two = pb_const(b, 2);
+    uint32_t plan_size = pb_const(b, bytes);
     uint32_t x = pb_input(b, "x", HYP_F32, 1, &size), n = pb_input(b, "n", HYP_I64, kind.two_counts, &two);
     uint32_t given = kind.plan_is_given ? pb_input(b, "plan", HYP_U8, 1, &plan_size) : 0;
     uint32_t w = kind.variable ? pb_input(b, "w", HYP_F32, 1, &size) : 0;
@@ -247,6 +250,48 @@ static void a_loop_that_fails_leaves_variables(void **state)
     }
 }
 
+static hyp_status reserve(hyp_context *context, int64_t size, hyp_diag *diag)
+{
+    const hyp_tensor in[] = {{.dtype = HYP_F32, .rank = 1, .dims = {size}}, {.dtype = HYP_I64}};
+    return hyp_context_reserve(context, in, 2, diag);
+}
+
+/* Wherever in between the limit is met, in the plan or in a body. */
+static void refused_sizes_leave_the_memory(void **state)
+{
+    (void)state;
+    for (size_t d = 0; d < 2; d++) {
+        hyp_engine *engine;
+        int refused = 0;
+        hyp_status status = HYP_ERR_LIMIT;
+        build_body((body_kind){.any_size = true});
+        build((loop_kind){.carried = 1, .most = -1, .any_size = true});
+        assert_ok(load(host_devices[d], &engine, diag));
+        for (uint64_t limit = 1024; status != HYP_OK; limit += 64) {
+            const hyp_context_options options = {.size = sizeof options, .memory_limit = limit};
+            hyp_context *context;
+            hyp_diag why = {0};
+            if (hyp_context_create(engine, &options, &context, &why) != HYP_OK) continue;
+            if (reserve(context, 16, &why) == HYP_OK) {
+                float x[16] = {0}, y[16];
+                int64_t n = 5, size = 16;
+                hyp_tensor in[] = {tensor_of("x", HYP_F32, x, 1, &size), tensor_of("n", HYP_I64, &n, 0, NULL)};
+                hyp_tensor out = tensor_of("y", HYP_F32, y, 1, &size);
+                size_t before = hyp_context_memory_bytes(context);
+                status = reserve(context, 500, &why);
+                if (status != HYP_OK) assert_int_equal(hyp_context_memory_bytes(context), before);
+                refused += status == HYP_ERR_LIMIT;
+                assert_ok(hyp_context_run(context, in, 2, &out, 1, diag));
+                assert_true(y[0] == 5 && y[15] == 5);
+            }
+            hyp_context_destroy(context);
+            assert_true(limit < 1 << 20);
+        }
+        assert_true(refused > 4);
+        hyp_engine_destroy(engine);
+    }
+}
+
 static void *count_up(size_t bytes, size_t alignment, void *user)
 {
     void *p = NULL;
@@ -295,11 +340,9 @@ static void a_context_outlives_its_engine(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_condition_may_be_any_byte),
-        cmocka_unit_test(bodies_that_do_not_fit_are_refused),
-        cmocka_unit_test(steps_that_do_not_fit_are_refused),
-        cmocka_unit_test(a_body_of_other_sizes_is_refused),
-        cmocka_unit_test(a_loop_that_fails_leaves_variables),
+        cmocka_unit_test(a_condition_may_be_any_byte),        cmocka_unit_test(bodies_that_do_not_fit_are_refused),
+        cmocka_unit_test(steps_that_do_not_fit_are_refused),  cmocka_unit_test(a_body_of_other_sizes_is_refused),
+        cmocka_unit_test(a_loop_that_fails_leaves_variables), cmocka_unit_test(refused_sizes_leave_the_memory),
         cmocka_unit_test(a_context_outlives_its_engine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

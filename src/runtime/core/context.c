@@ -263,6 +263,7 @@ static hyp_status make_shape(hyp_context *c, const hyp_tensor *inputs, hyp_shape
     }
     if (status == HYP_OK) status = hyp_plan_check_bounds(p, s->values, diag);
     if (status == HYP_OK) status = hyp_want_work(p, s->values, c->options.work_limit, diag);
+    if (status == HYP_OK && c->loops) status = hyp_want_room(c, diag);
     if (status == HYP_OK) status = hyp_grow_outputs(c, s, diag);
     if (status == HYP_OK) status = hyp_buckets_grow(c, s, diag);
     if (status == HYP_OK) status = hyp_loops_prepare(c, s->values, diag);
@@ -329,19 +330,6 @@ hyp_status hyp_context_reserve(hyp_context *c, const hyp_tensor *inputs, size_t 
     return leave(c, before, status, diag);
 }
 
-/* Bytes of memory that outputs as large as the data say want under c->values, more than there are. */
-static hyp_status outputs_needed(const hyp_context *c, size_t *out, hyp_diag *diag)
-{
-    const hyp_io_list *outputs = &c->engine->outputs;
-    for (size_t i = 0; i < outputs->count; i++) {
-        size_t bytes;
-        if (!outputs->items[i].size) continue;
-        HYP_TRY(tensor_bytes(c->engine->plan.program, &outputs->items[i], c->values, &bytes, diag));
-        if (bytes > c->own[i].bytes) *out += bytes - c->own[i].bytes;
-    }
-    return HYP_OK;
-}
-
 hyp_status hyp_context_memory_needed(hyp_context *c, const hyp_tensor *inputs, size_t count, size_t *out_bytes,
                                      hyp_diag *diag)
 {
@@ -356,17 +344,13 @@ hyp_status hyp_context_memory_needed(hyp_context *c, const hyp_tensor *inputs, s
     size_t more = 0, most = account->most;
     account->most = SIZE_MAX;
     hyp_status status = take_weights(c, diag);
+    account->most = most;
     bool known = false;
     for (size_t i = 0; i < c->shapes.len && !known; i++) known = hyp_key_matches(c, c->shapes.data[i]->key, inputs);
     if (status == HYP_OK && !known) {
-        more = shape_bytes(c->engine->plan.program) + (c->buckets ? hyp_buckets_needed(c) : 0);
-        size_t large = 0;
-        status = c->engine->backend->measure(c->session, c->values, &large, diag);
-        more += large;
-        if (status == HYP_OK) status = outputs_needed(c, &more, diag);
-        if (status == HYP_OK) status = hyp_loops_measure(c, c->values, &more, diag);
+        status = hyp_context_growth(c, &more, diag);
+        more += shape_bytes(c->engine->plan.program);
     }
-    account->most = most;
     size_t used = hyp_mem_used(account);
     status = leave(c, before, status, diag);
     if (status == HYP_OK) *out_bytes = used + more;

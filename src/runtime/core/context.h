@@ -87,6 +87,8 @@ HYP_NODISCARD hyp_status hyp_grow_own(hyp_own_output *own, size_t bytes, hyp_dia
 void hyp_settle_all(hyp_context *c, bool keep); /* of outputs and, with buckets, inputs */
 /* Grows memory for the outputs of a shape that are cut when a run ends. */
 HYP_NODISCARD hyp_status hyp_grow_outputs(hyp_context *c, const hyp_shape *s, hyp_diag *diag);
+/* Adds how much more than there is of it c->values want. */
+HYP_NODISCARD hyp_status hyp_outputs_needed(const hyp_context *c, size_t *bytes, hyp_diag *diag);
 /* Where a run of the current shape puts the outputs, which are matched in c->output_order: the memory that the caller
  * gives or, where that is none, or too little for what the data may say, the context's. */
 HYP_NODISCARD hyp_status hyp_take_outputs(hyp_context *c, const hyp_tensor *outputs, hyp_diag *diag);
@@ -112,6 +114,12 @@ HYP_NODISCARD hyp_status hyp_variables_settle(hyp_context *c, hyp_diag *diag);
 /* hyp_context_create for the body of a loop of this context's plan, which is charged for it. */
 HYP_NODISCARD hyp_status hyp_context_create_within(hyp_context *around, hyp_engine *engine,
                                                    const hyp_context_options *options, hyp_context **out, hyp_diag *diag);
+
+/* limits.c. Bytes that c->values want, more than there are, but for what remembers them. */
+HYP_NODISCARD hyp_status hyp_context_growth(hyp_context *c, size_t *out, hyp_diag *diag);
+/* Whether there may be as much, also while what has been grows: for loops, whose bodies take theirs one by one, so that sizes
+ * that are refused leave all of them as they were. */
+HYP_NODISCARD hyp_status hyp_want_room(hyp_context *c, hyp_diag *diag);
 
 /* HYP_ERR_INVALID_ARGUMENT where it is NULL. */
 static inline hyp_status hyp_want_context(const hyp_context *c, const char *call, hyp_diag *diag)

@@ -42,6 +42,20 @@ hyp_status hyp_grow_outputs(hyp_context *c, const hyp_shape *s, hyp_diag *diag)
     return HYP_OK;
 }
 
+hyp_status hyp_outputs_needed(const hyp_context *c, size_t *bytes, hyp_diag *diag)
+{
+    const hyp_io_list *outputs = &c->engine->outputs;
+    for (size_t i = 0; i < outputs->count; i++) {
+        const hyp_io *io = &outputs->items[i];
+        int64_t elements;
+        if (!io->size) continue;
+        HYP_TRY(hyp_plan_elements(c->engine->plan.program, io->tensor, c->values, &elements, diag));
+        size_t wanted = (size_t)elements * io->element_bytes;
+        if (wanted > c->own[i].bytes) *bytes += wanted - c->own[i].bytes;
+    }
+    return HYP_OK;
+}
+
 static hyp_status take_output(hyp_context *c, size_t i, const hyp_tensor *t, hyp_diag *diag)
 {
     const hyp_engine *e = c->engine;
