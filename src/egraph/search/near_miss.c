@@ -128,13 +128,15 @@ static hyp_status try_class(search *s, size_t i, goal g)
     return status;
 }
 
-static hyp_status has_fitting(search *s, const hyp_pat *pat, uint32_t c, bool *out)
+/* By class: whether a pattern can begin there. */
+static hyp_status find_fitting(search *s, const hyp_pat *pat, bool **out)
 {
-    size_t count;
-    const hyp_enode_id *nodes = hyp_egraph_class_nodes(s->eg, c, &count);
-    if (!nodes) return hyp_fail_memory(s->diag, 0);
-    *out = pat->kind == HYP_PAT_VAR;
-    for (size_t k = 0; k < count && !*out; k++) *out = hyp_pat_fits(s->eg, pat, s->eg->rows[nodes[k]].op);
+    const hyp_egraph *eg = s->eg;
+    bool *fits = *out = hyp_arena_zalloc(&s->arena, eg->row_count + 1, sizeof *fits);
+    if (!fits) return hyp_fail_memory(s->diag, eg->row_count);
+    if (pat->kind == HYP_PAT_VAR) memset(fits, true, eg->row_count);
+    for (uint32_t row = 0; row < eg->row_count && pat->kind != HYP_PAT_VAR; row++)
+        if (!hyp_row_dead(eg, row) && hyp_pat_fits(eg, pat, eg->rows[row].op)) fits[eg->rows[row].home] = true;
     return HYP_OK;
 }
 
@@ -142,15 +144,14 @@ static hyp_status has_fitting(search *s, const hyp_pat *pat, uint32_t c, bool *o
  * focus. In other classes it need not be tried for each match of the roots before it. */
 static hyp_status find_places(search *s, const hyp_pat *pat, places *p)
 {
-    bool told = false;
+    bool told = false, *fits;
     p->classes = hyp_arena_alloc(&s->arena, (s->eg->row_count + 1) * sizeof *p->classes);
     if (!p->classes) return hyp_fail_memory(s->diag, s->eg->row_count * sizeof *p->classes);
+    HYP_TRY(find_fitting(s, pat, &fits));
     for (uint32_t c = 0; c < s->eg->row_count; c++) {
-        bool fits;
-        if (hyp_egraph_find(s->eg, c) != c) continue;
-        HYP_TRY(has_fitting(s, pat, c, &fits));
-        if (fits || !told || (s->focus && s->focus[c])) p->classes[p->count++] = c;
-        told |= !fits;
+        if (hyp_eg_find(s->eg, c) != c) continue;
+        if (fits[c] || !told || (s->focus && s->focus[c])) p->classes[p->count++] = c;
+        told |= !fits[c];
     }
     return HYP_OK;
 }
