@@ -115,6 +115,6 @@ hyp_status hyp_rw_record_alternatives(const hyp_rw_inquiry *q, const hyp_rw_view
                 .record = options->record};
     hyp_status status = seek_all(&s);
     hyp_arena_dispose(&s.arena);
-    hyp_arena_dispose(&s.h.arena);
+    hyp_near_close(&s.h);
     return status == HYP_OK ? q->weigh->status : status;
 }

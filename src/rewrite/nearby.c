@@ -72,32 +72,61 @@ static double cost_of(hyp_egraph *eg, hyp_enode_id node, void *user)
     return taken ? hyp_near_price(h, node) * (1 - KEEP) : hyp_near_price(h, node);
 }
 
+/* Lists what the chosen e-node of each class reads, and which classes it is read by. */
+static hyp_status link_chosen(hyp_rw_chooser *h)
+{
+    h->kids.len = 0;
+    memset(h->reader_at, 0, (h->bound + 2) * sizeof *h->reader_at);
+    for (size_t i = 0; i < h->order_count; i++) {
+        size_t count;
+        const hyp_class_id *kids = hyp_near_kids(h, &h->forms[0], h->order[i], &count);
+        h->kid_at[i] = (uint32_t)h->kids.len;
+        HYP_TRY(hyp_vec_reserve(&h->kids, h->kids.len + count, h->diag));
+        for (size_t k = 0; k < count; k++) {
+            hyp_class_id kid = h->kids.data[h->kids.len++] = hyp_egraph_find(h->rw->eg, kids[k]);
+            h->reader_at[kid + 2]++; /* two places on, so that filling leaves each start in place */
+        }
+        h->place[h->order[i]] = (uint32_t)i;
+    }
+    h->kid_at[h->order_count] = (uint32_t)h->kids.len;
+    HYP_TRY(hyp_vec_reserve(&h->readers, h->kids.len, h->diag));
+    for (size_t c = 2; c < h->bound + 2; c++) h->reader_at[c] += h->reader_at[c - 1];
+    for (size_t i = 0; i < h->order_count; i++)
+        for (uint32_t k = h->kid_at[i]; k < h->kid_at[i + 1]; k++)
+            h->readers.data[h->reader_at[h->kids.data[k] + 1]++] = h->order[i];
+    return HYP_OK;
+}
+
 /* Where the choice may change: a few steps from a class, up and down. */
 static void find_near(hyp_rw_chooser *h, hyp_class_id from)
 {
-    const hyp_rw_form *now = &h->forms[0];
+    size_t found = 0;
     memset(h->near, 0, h->bound * sizeof *h->near);
     h->near[from] = HOPS;
-    for (uint8_t left = HOPS; left > 1; left--)
-        for (size_t i = 0; i < h->order_count; i++) {
-            hyp_class_id c = h->order[i];
-            size_t count;
-            const hyp_class_id *kids = hyp_near_kids(h, now, c, &count);
-            for (size_t k = 0; k < count; k++) {
-                hyp_class_id kid = hyp_egraph_find(h->rw->eg, kids[k]);
-                const hyp_rw_fact *fact = hyp_rw_fact_of(h->rw, kid);
-                if (fact->kind == HYP_RW_LITERAL || fact->constant) continue;
-                if (h->near[kid] == left && !h->near[c]) h->near[c] = (uint8_t)(left - 1);
-                if (h->near[c] == left && !h->near[kid]) h->near[kid] = (uint8_t)(left - 1);
-            }
+    h->stack[found++] = from;
+    for (size_t at = 0; at < found && h->near[h->stack[at]] > 1; at++) {
+        hyp_class_id c = h->stack[at];
+        uint32_t i = h->place[c];
+        for (uint32_t k = h->kid_at[i]; k < h->kid_at[i + 1]; k++) {
+            hyp_class_id kid = h->kids.data[k];
+            const hyp_rw_fact *fact = hyp_rw_fact_of(h->rw, kid);
+            if (h->near[kid] || fact->kind == HYP_RW_LITERAL || fact->constant) continue;
+            h->near[kid] = (uint8_t)(h->near[c] - 1);
+            h->stack[found++] = kid;
         }
+        for (uint32_t k = h->reader_at[c]; k < h->reader_at[c + 1]; k++) {
+            hyp_class_id reader = h->readers.data[k];
+            if (h->near[reader]) continue;
+            h->near[reader] = (uint8_t)(h->near[c] - 1);
+            h->stack[found++] = reader;
+        }
+    }
 }
 
 /* What is read of what is near, and what there is for it to read: so the solver sees nothing of the rest. What needs
  * something near is not there for it, lest there be a cycle. */
 static void find_surroundings(hyp_rw_chooser *h)
 {
-    const hyp_rw_form *now = &h->forms[0];
     memset(h->read, 0, h->bound * sizeof *h->read);
     memset(h->above, 0, h->bound * sizeof *h->above);
     memset(h->given, 0, h->bound * sizeof *h->given);
@@ -105,10 +134,8 @@ static void find_surroundings(hyp_rw_chooser *h)
     for (size_t i = 0; i < h->rw->in->outputs.len; i++) h->read[hyp_near_root(h, i)] = true;
     for (size_t i = 0; i < h->order_count; i++) {
         hyp_class_id c = h->order[i];
-        size_t count;
-        const hyp_class_id *kids = hyp_near_kids(h, now, c, &count);
-        for (size_t k = 0; k < count; k++) {
-            hyp_class_id kid = hyp_egraph_find(h->rw->eg, kids[k]);
+        for (uint32_t k = h->kid_at[i]; k < h->kid_at[i + 1]; k++) {
+            hyp_class_id kid = h->kids.data[k];
             h->above[c] = h->above[c] || h->near[kid] || h->above[kid];
             if (!h->near[c]) h->read[kid] = true;
         }
@@ -143,7 +170,9 @@ hyp_status hyp_near_without(hyp_rw_chooser *h, const hyp_rw_form *from, hyp_enod
     h->extracted++;
     for (size_t i = 0; i < from->without_count; i++) h->out[from->without[i]] = true;
     h->out[node] = true;
-    hyp_status status = hyp_egraph_extract_with(h->rw->eg, h->roots, h->root_count, &options, cost_of, h, &local, &why);
+    if (!h->memo) HYP_TRY(hyp_memo_create(&h->memo, h->diag));
+    hyp_status status = hyp_egraph_extract_again(h->rw->eg, h->roots, h->root_count, &options, cost_of, h, h->memo,
+                                                 &local, &why);
     for (size_t i = 0; i < from->without_count; i++) h->out[from->without[i]] = false;
     h->out[node] = false;
     h->work += hyp_egraph_enode_bound(h->rw->eg);
@@ -165,7 +194,7 @@ hyp_status hyp_near_without(hyp_rw_chooser *h, const hyp_rw_form *from, hyp_enod
     return HYP_OK;
 }
 
-void hyp_near_take(hyp_rw_chooser *h, const hyp_rw_form *f)
+hyp_status hyp_near_take(hyp_rw_chooser *h, const hyp_rw_form *f)
 {
     hyp_rw_form *now = &h->forms[0];
     for (size_t c = 0; c < h->bound && f->followed; c++)
@@ -176,6 +205,7 @@ void hyp_near_take(hyp_rw_chooser *h, const hyp_rw_form *f)
     h->choice->proven = false; /* by prediction another one costs less */
     h->choice->dag_cost = 0;
     for (size_t i = 0; i < h->order_count; i++) h->choice->dag_cost += hyp_near_price(h, now->choice[h->order[i]]);
+    return link_chosen(h);
 }
 
 void *hyp_near_zeros(hyp_rw_chooser *h, size_t count, size_t size)
@@ -196,9 +226,9 @@ hyp_status hyp_near_open(hyp_rw_chooser *h)
     bool **marks[] = {&h->above, &h->given, &h->read};
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
         *marks[i] = hyp_near_zeros(h, h->bound, sizeof **marks[i]);
-    hyp_class_id **lists[] = {&h->order, &h->roots, &h->outputs, &h->stack, &h->spare};
+    hyp_class_id **lists[] = {&h->order, &h->roots, &h->outputs, &h->stack, &h->spare, &h->kid_at, &h->reader_at, &h->place};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        *lists[i] = hyp_near_zeros(h, h->bound + roots, sizeof **lists[i]);
+        *lists[i] = hyp_near_zeros(h, h->bound + roots + 1, sizeof **lists[i]);
     for (size_t i = 0; i <= HYP_NEAR_EACH * (h->most - 1); i++) {
         hyp_rw_form *f = &h->forms[i];
         hyp_graph_init(&f->graph, h->rw->dims);
@@ -211,5 +241,13 @@ hyp_status hyp_near_open(hyp_rw_chooser *h)
     for (size_t i = 0; i < nodes; i++) h->cost[i] = NAN;
     h->form_count = 1;
     h->order_count = hyp_near_walk(h, &h->forms[0], h->order);
-    return HYP_OK;
+    return link_chosen(h);
+}
+
+void hyp_near_close(hyp_rw_chooser *h)
+{
+    hyp_memo_destroy(h->memo);
+    hyp_vec_free(&h->kids);
+    hyp_vec_free(&h->readers);
+    hyp_arena_dispose(&h->arena);
 }

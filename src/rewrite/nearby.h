@@ -6,6 +6,7 @@
 #ifndef HYP_REWRITE_NEARBY_H
 #define HYP_REWRITE_NEARBY_H
 
+#include "egraph/extract/memo.h"
 #include "rewrite/internal.h"
 
 /* Choices that are looked for around one e-node: for each form that is wanted, and at most. */
@@ -45,14 +46,19 @@ typedef struct hyp_rw_chooser {
     hyp_class_id *roots; /* what is near, and read from further off or by nobody */
     hyp_class_id *outputs, *stack, *spare;
     size_t order_count, root_count, output_count, bound;
+    /* What is chosen, as edges: what order[i] reads is kids[kid_at[i] .. kid_at[i + 1]), and what reads class c, once for
+     * each place, readers[reader_at[c] .. reader_at[c + 1]). */
+    uint32_t *kid_at, *reader_at, *place; /* place: by class, in order */
+    HYP_VEC(hyp_class_id) kids, readers;
+    hyp_extract_memo *memo; /* choices that were looked for: what the graph repeats is looked for once */
     uint64_t work;
     hyp_arena arena;
     hyp_diag *diag;
 } hyp_rw_chooser;
 
-/* Fills what is not set of a chooser, whose `choice`, `weigh` and `most` are; its arena is the caller's to dispose of.
- */
+/* Fills what is not set of a chooser, whose `choice`, `weigh` and `most` are. */
 HYP_NODISCARD hyp_status hyp_near_open(hyp_rw_chooser *h);
+void hyp_near_close(hyp_rw_chooser *h); /* also after a failure, and of one that was never opened */
 void *hyp_near_zeros(hyp_rw_chooser *h, size_t count, size_t size); /* NULL: h->weigh->status says so */
 
 /* The class of output i of the graph, and what the e-node reads that a form has for a class. */
@@ -69,6 +75,6 @@ void hyp_near_begin(hyp_rw_chooser *h, hyp_class_id c);
 /* Adds the best choice without what a form does without and without one e-node more, unless it is there. */
 HYP_NODISCARD hyp_status hyp_near_without(hyp_rw_chooser *h, const hyp_rw_form *from, hyp_enode_id node);
 /* Makes a form what is chosen. What it does without stays out, and what was looked for next to it was compared. */
-void hyp_near_take(hyp_rw_chooser *h, const hyp_rw_form *f);
+HYP_NODISCARD hyp_status hyp_near_take(hyp_rw_chooser *h, const hyp_rw_form *f);
 
 #endif

@@ -195,7 +195,7 @@ static hyp_status try_without(hyp_rw_chooser *h, hyp_enode_id node, bool *out_ta
         count = list_kept(h, NULL, all);
         if (close) HYP_TRY(ask(h, all, count, &best));
     }
-    if (best > 0 && best < count) hyp_near_take(h, all[best]);
+    if (best > 0 && best < count) HYP_TRY(hyp_near_take(h, all[best]));
     *out_taken = best > 0;
     drop_graphs(h);
     return HYP_OK;
@@ -234,6 +234,6 @@ hyp_status hyp_rw_choose_parts(hyp_rw_weigh *weigh, const hyp_rewrite_options *o
     hyp_status status = hyp_near_open(&h);
     if (status == HYP_OK) status = try_all(&h, out_changed);
     drop_graphs(&h);
-    hyp_arena_dispose(&h.arena);
+    hyp_near_close(&h);
     return status == HYP_OK ? weigh->status : status;
 }

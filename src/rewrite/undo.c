@@ -126,8 +126,7 @@ static hyp_status undo(undoer *u, hyp_enode_id node, double *now, bool *out_take
     if (!(seconds < *now * (1 - GAIN))) return HYP_OK;
     *now = seconds;
     *out_taken = true;
-    hyp_near_take(h, f);
-    return HYP_OK;
+    return hyp_near_take(h, f);
 }
 
 static hyp_status undo_all(undoer *u, size_t *changed)
@@ -176,6 +175,6 @@ hyp_status hyp_rw_undo(hyp_rw_weigh *weigh, const hyp_rewrite_options *options, 
     if (status == HYP_OK) status = undo_all(&u, out_changed);
     hyp_vec_free(&u.waits);
     hyp_vec_free(&u.first_wait);
-    hyp_arena_dispose(&h.arena);
+    hyp_near_close(&h);
     return status == HYP_OK ? weigh->status : status;
 }

@@ -5,6 +5,7 @@
 
 #include "base/sized.h"
 #include "egraph/core/state.h"
+#include "egraph/extract/memo.h"
 #include "egraph/extract/problem.h"
 
 #define DEFAULT_BUDGET 10.0
@@ -142,6 +143,7 @@ typedef struct reached {
     double least_cost;           /* 0, or -INFINITY where costs may be negative */
     hyp_term_cost_fn term_cost;
     void *user;
+    hyp_extract_memo *memo;      /* or NULL */
     uint32_t *number;            /* by class: that of the problem's; HYP_NONE: it is not needed */
     uint32_t *class_of, *row_of; /* by class, and by node of the problem */
     double *cost;                /* by row of a class that is needed */
@@ -228,6 +230,26 @@ static double ask_term_cost(void *user, uint32_t node, const double *kids, size_
     return r->term_cost(r->eg, r->row_of[node], kids, count, r->user);
 }
 
+/* As hyp_problem_solve, unless the problem was solved before. */
+static hyp_status solve_or_recall(hyp_extract_memo *memo, hyp_problem *p, const hyp_extract_options *options,
+                                  uint32_t *choice, hyp_extraction *out, hyp_diag *diag)
+{
+    const hyp_memo_answer *known;
+    if (!memo) return hyp_problem_solve(p, options, choice, out, diag);
+    HYP_TRY(hyp_memo_find(memo, p, options->budget_work, &known, diag));
+    if (!known) {
+        HYP_TRY(hyp_problem_solve(p, options, choice, out, diag));
+        hyp_memo_answer found = {choice, out->dag_cost, out->tree_cost, out->lower_bound, out->proven, 0};
+        return hyp_memo_add(memo, &found, diag);
+    }
+    if (p->class_count) memcpy(choice, known->choice, p->class_count * sizeof *choice);
+    out->dag_cost = known->dag_cost;
+    out->tree_cost = known->tree_cost;
+    out->lower_bound = known->lower_bound;
+    out->proven = known->proven;
+    return HYP_OK;
+}
+
 static hyp_status solve(reached *r, hyp_problem *p, const hyp_extract_options *options, hyp_extraction *out,
                         hyp_diag *diag)
 {
@@ -237,7 +259,7 @@ static hyp_status solve(reached *r, hyp_problem *p, const hyp_extract_options *o
         p->tree_cost = ask_term_cost;
         p->tree_user = r;
     }
-    hyp_status status = hyp_problem_solve(p, options, choice, out, diag);
+    hyp_status status = solve_or_recall(r->memo, p, options, choice, out, diag);
     memset(out->choice, 0xff, out->class_bound * sizeof *out->choice);
     for (uint32_t c = 0; c < p->class_count && status == HYP_OK; c++)
         if (choice[c] != HYP_NONE) out->choice[r->class_of[c]] = r->row_of[choice[c]];
@@ -289,6 +311,13 @@ hyp_status hyp_egraph_extract_with(hyp_egraph *eg, const hyp_class_id *roots, si
                                    const hyp_extract_options *options, hyp_node_cost_fn cost, void *user,
                                    hyp_extraction *out, hyp_diag *diag)
 {
+    return hyp_egraph_extract_again(eg, roots, root_count, options, cost, user, NULL, out, diag);
+}
+
+hyp_status hyp_egraph_extract_again(hyp_egraph *eg, const hyp_class_id *roots, size_t root_count,
+                                    const hyp_extract_options *options, hyp_node_cost_fn cost, void *user,
+                                    hyp_extract_memo *memo, hyp_extraction *out, hyp_diag *diag)
+{
     HYP_NEED(out);
     *out = (hyp_extraction){0};
     HYP_NEED(eg);
@@ -296,7 +325,7 @@ hyp_status hyp_egraph_extract_with(hyp_egraph *eg, const hyp_class_id *roots, si
     HYP_NEED(options);
     HYP_NEED(cost);
     bool knows = options->size > offsetof(hyp_extract_options, given);
-    reached r = {.eg = eg, .given = knows ? options->given : NULL, .cost_of = cost, .user = user};
+    reached r = {.eg = eg, .given = knows ? options->given : NULL, .cost_of = cost, .user = user, .memo = memo};
     if (options->size > offsetof(hyp_extract_options, method) && options->method == HYP_EXTRACT_EXACT)
         r.least_cost = -INFINITY;
     return extract_from(&r, roots, root_count, options, out, diag);

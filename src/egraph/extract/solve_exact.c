@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "egraph/extract/memo.h"
 #include "egraph/extract/solve_exact.h"
 
 #define ROOT_STEPS 3000 /* of the bound, at the first problem of a part */
@@ -357,9 +358,9 @@ static hyp_status search_part(search *s, hyp_problem *p, double *bound)
     return status;
 }
 
-/* Marks in `choice` what the trails say. */
-static hyp_status follow(const hyp_problem *core, const hyp_trails *t, const uint32_t *trails, size_t count,
-                         uint32_t *choice, hyp_diag *diag)
+/* Marks in `choice`, by class of p, what the trails of p's nodes say. */
+static hyp_status follow(const hyp_problem *p, const hyp_trails *t, const uint32_t *trails, size_t count, uint32_t *choice,
+                         hyp_diag *diag)
 {
     HYP_VEC(uint32_t) stack = {0};
     hyp_status status = HYP_OK;
@@ -369,7 +370,7 @@ static hyp_status follow(const hyp_problem *core, const hyp_trails *t, const uin
         while (stack.len && status == HYP_OK) {
             uint32_t at = stack.data[--stack.len];
             if (at < t->leaves) {
-                choice[core->owner[at]] = at;
+                choice[p->owner[at]] = at;
                 continue;
             }
             status = hyp_vec_reserve(&stack, stack.len + 2, diag);
@@ -379,6 +380,70 @@ static hyp_status follow(const hyp_problem *core, const hyp_trails *t, const uin
         }
     }
     hyp_vec_free(&stack);
+    return status;
+}
+
+/* What is kept of a part while it is searched: its nodes as they were. */
+typedef struct part_nodes {
+    uint32_t *owner, *origin; /* by node */
+    uint32_t *choice;         /* by class: what came of it */
+    uint32_t count, class_count;
+} part_nodes;
+
+/* Searches a part, which is given away, with trails of its own nodes. */
+static hyp_status search_alone(search *s, hyp_problem *p, const part_nodes *nodes, double *bound)
+{
+    hyp_trails own = {.leaves = nodes->count}, *outer = s->trails;
+    const hyp_problem as_it_was = {.owner = nodes->owner};
+    for (uint32_t n = 0; n < nodes->count; n++) p->origin[n] = n;
+    s->trails = &own;
+    hyp_status status = search_part(s, p, bound);
+    if (status == HYP_OK) status = follow(&as_it_was, &own, s->best.data, s->best.len, nodes->choice, s->diag);
+    hyp_vec_free(&own.pairs);
+    s->trails = outer;
+    return status;
+}
+
+/* Finds the answer to a part, which is given away: parts that are equal are searched once. What ran out of its budget
+ * may come out otherwise with another one, and what is known may have taken more than there is. */
+static hyp_status answer_part(search *s, hyp_extract_memo *memo, hyp_problem *p, const part_nodes *nodes, double *bound)
+{
+    const hyp_memo_answer *known;
+    uint64_t begin = s->work;
+    hyp_status status = hyp_memo_find(memo, p, 0, &known, s->diag);
+    if (status != HYP_OK || (known && s->allowed > begin && known->work < s->allowed - begin)) {
+        hyp_problem_dispose(p);
+        if (status != HYP_OK) return status;
+        memcpy(nodes->choice, known->choice, nodes->class_count * sizeof *nodes->choice);
+        s->work += known->work;
+        *bound = known->lower_bound;
+        return HYP_OK;
+    }
+    memset(nodes->choice, 0xff, nodes->class_count * sizeof *nodes->choice);
+    HYP_TRY(search_alone(s, p, nodes, bound));
+    if (out_of_budget(s)) return HYP_OK;
+    hyp_memo_answer found = {.choice = nodes->choice, .lower_bound = *bound, .work = s->work - begin};
+    return hyp_memo_add(memo, &found, s->diag);
+}
+
+/* The same, marked in `answer`, by class of the core that the part is one of. */
+static hyp_status take_answer(search *s, hyp_extract_memo *memo, const hyp_problem *core, hyp_problem *p, uint32_t *answer,
+                              double *bound)
+{
+    size_t bytes = (2 * (size_t)p->node_count + p->class_count) * sizeof *p->owner;
+    uint32_t *words = hyp_malloc(bytes);
+    if (!words) {
+        hyp_problem_dispose(p);
+        return hyp_fail_memory(s->diag, bytes);
+    }
+    part_nodes nodes = {words, words + p->node_count, words + 2 * (size_t)p->node_count, p->node_count, p->class_count};
+    memcpy(nodes.owner, p->owner, p->node_count * sizeof *p->owner);
+    memcpy(nodes.origin, p->origin, p->node_count * sizeof *p->origin);
+    hyp_status status = answer_part(s, memo, p, &nodes, bound);
+    for (uint32_t c = 0; c < nodes.class_count && status == HYP_OK; c++)
+        if (nodes.choice[c] != HYP_NONE)
+            status = follow(core, s->trails, &nodes.origin[nodes.choice[c]], 1, answer, s->diag);
+    hyp_free(words);
     return status;
 }
 
@@ -394,8 +459,8 @@ static int by_size(const void *a, const void *b)
 }
 
 /* The small parts first: what time and work they leave is for the large ones. words: 6 a class and 4. */
-static hyp_status search_parts(search *s, const hyp_problem *core, const hyp_problem *p, uint32_t *words,
-                               sized_part *parts, uint32_t *answer, double *bound)
+static hyp_status search_parts(search *s, hyp_extract_memo *memo, const hyp_problem *core, const hyp_problem *p,
+                               uint32_t *words, sized_part *parts, uint32_t *answer, double *bound)
 {
     size_t n = p->class_count;
     uint32_t *part = words, *number = words + n;
@@ -411,8 +476,7 @@ static hyp_status search_parts(search *s, const hyp_problem *core, const hyp_pro
         HYP_TRY(take_part(p, &m, parts[i].part, number, &one, s->diag));
         s->deadline = begin + (s->end.seconds - begin) / (count - i);
         s->allowed = s->work + (s->end.work > s->work ? (s->end.work - s->work) / (count - i) : 0);
-        HYP_TRY(search_part(s, &one, &part_bound));
-        HYP_TRY(follow(core, s->trails, s->best.data, s->best.len, answer, s->diag));
+        HYP_TRY(take_answer(s, memo, core, &one, answer, &part_bound));
         *bound += part_bound;
     }
     return HYP_OK;
@@ -429,8 +493,11 @@ static hyp_status run(search *s, const hyp_problem *core, hyp_problem *p, uint32
     HYP_TRY(hyp_reduce(p, s->trails, HYP_REDUCE_ALL, s->diag));
     uint32_t *words = hyp_malloc((6 * (size_t)p->class_count + 4) * sizeof *words);
     sized_part *parts = hyp_malloc(p->class_count * sizeof *parts);
-    hyp_status status = words && parts ? search_parts(s, core, p, words, parts, answer, bound)
+    hyp_extract_memo *memo = NULL;
+    hyp_status status = words && parts ? hyp_memo_create(&memo, s->diag)
                                        : hyp_fail_memory(s->diag, p->class_count * sizeof *parts);
+    if (status == HYP_OK) status = search_parts(s, memo, core, p, words, parts, answer, bound);
+    hyp_memo_destroy(memo);
     hyp_free(words);
     hyp_free(parts);
     return status;
