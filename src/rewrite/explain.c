@@ -5,6 +5,7 @@
  * computes and that were chosen, too. They are written by name. */
 #include <string.h>
 
+#include "egraph/prove/explainer.h"
 #include "rewrite/internal.h"
 
 enum { MAX_STEPS = 200, MAX_DEPTH = 12, MAX_TEXT = 1000 };
@@ -21,8 +22,10 @@ typedef struct teller {
     const hyp_rw_inquiry *q;
     hyp_rw_view view;
     hyp_class_id root;
+    hyp_explainer *explainer; /* made when the first proof is wanted, as is the judge */
+    hyp_checker *judge;
     const hyp_shared_proof *proof;
-    hyp_class_id *class_of; /* by term of the proof */
+    HYP_VEC(hyp_class_id) class_of; /* by term of the proofs */
     hyp_rw_listener *to;
     uint64_t work; /* done so far */
     double cost;                   /* of the operators of the term being written */
@@ -76,8 +79,8 @@ static hyp_status find_enode(teller *t, const char *op, const uint32_t *kids, ui
     *out = HYP_NONE;
     if (!classes) return hyp_fail_memory(t->q->diag, count * sizeof *classes);
     for (uint32_t i = 0; i < count; i++) {
-        if (t->class_of[kids[i]] == HYP_NONE) return HYP_OK;
-        classes[i] = hyp_egraph_find(eg, t->class_of[kids[i]]);
+        if (t->class_of.data[kids[i]] == HYP_NONE) return HYP_OK;
+        classes[i] = hyp_egraph_find(eg, t->class_of.data[kids[i]]);
     }
     HYP_TRY(hyp_egraph_symbol(eg, op, &symbol, t->q->diag));
     hyp_class_id c = hyp_egraph_lookup(eg, symbol, classes, count);
@@ -111,7 +114,7 @@ static hyp_status count_cost(teller *t, const char *op, const uint32_t *kids, ui
 static hyp_status write_term(teller *t, uint32_t term, int depth, hyp_sexpr **out)
 {
     const hyp_shared_term *s = &t->proof->terms[term];
-    hyp_class_id c = t->class_of[term];
+    hyp_class_id c = t->class_of.data[term];
     if (s->count == 0) return atom(t, s->op[0] == '%' ? name_of(t, c, s->op) : s->op, out);
     if (is_boundary(t, c) || depth >= MAX_DEPTH) return atom(t, name_of(t, c, "..."), out);
     HYP_TRY(count_cost(t, s->op, s->kids, s->count));
@@ -191,7 +194,7 @@ static hyp_status walk_children(teller *t, const hyp_lemma *lemma, hyp_lemma_use
 /* Tells the steps from one term to another, which is in the place that the frames leave. */
 static hyp_status walk(teller *t, hyp_lemma_use use)
 {
-    if (use.from == use.to || (t->frames.len && is_boundary(t, t->class_of[use.from]))) return HYP_OK;
+    if (use.from == use.to || (t->frames.len && is_boundary(t, t->class_of.data[use.from]))) return HYP_OK;
     const hyp_lemma *lemma = &t->proof->lemmas[use.lemma];
     bool forward = lemma->from == use.from;
     if (lemma->kind == HYP_LEMMA_CONGRUENCE) return walk_children(t, lemma, use, forward);
@@ -208,25 +211,26 @@ static hyp_status walk(teller *t, hyp_lemma_use use)
 
 /* ---- proofs --------------------------------------------------------------------------------------- */
 
-/* The class of every term of the proof: all of them are in the e-graph, though perhaps as an equal e-node. */
+/* The class of every term of the proof: all of them are in the e-graph, though perhaps as an equal e-node. Those of
+ * earlier proofs are known. */
 static hyp_status find_classes(teller *t)
 {
     hyp_egraph *eg = t->q->rw->eg;
     const hyp_shared_proof *p = t->proof;
-    t->class_of = hyp_arena_alloc(&t->arena, p->term_count * sizeof *t->class_of);
-    if (!t->class_of) return hyp_fail_memory(t->q->diag, p->term_count * sizeof *t->class_of);
-    for (size_t i = 0; i < p->term_count; i++) {
+    HYP_TRY(hyp_vec_reserve(&t->class_of, p->term_count, t->q->diag));
+    for (size_t i = t->class_of.len; i < p->term_count; i++) {
         const hyp_shared_term *s = &p->terms[i];
         hyp_symbol symbol;
         hyp_class_id *kids = hyp_arena_alloc(&t->scratch, s->count * sizeof *kids);
         bool known = true;
         if (!kids) return hyp_fail_memory(t->q->diag, s->count * sizeof *kids);
         for (uint32_t k = 0; k < s->count; k++) {
-            kids[k] = t->class_of[s->kids[k]];
+            kids[k] = t->class_of.data[s->kids[k]];
             known = known && kids[k] != HYP_NONE;
         }
         HYP_TRY(hyp_egraph_symbol(eg, s->op, &symbol, t->q->diag));
-        t->class_of[i] = known ? hyp_egraph_lookup(eg, symbol, kids, s->count) : HYP_NONE;
+        t->class_of.data[i] = known ? hyp_egraph_lookup(eg, symbol, kids, s->count) : HYP_NONE;
+        t->class_of.len = i + 1;
     }
     hyp_arena_dispose(&t->scratch);
     return HYP_OK;
@@ -239,8 +243,8 @@ static hyp_status tell_proof(teller *t, const hyp_shared_proof *proof)
     HYP_TRY(find_classes(t));
     HYP_TRY(put_whole(t, proof->claim.from, NULL, false));
     HYP_TRY(walk(t, proof->claim));
-    hyp_status status = hyp_shared_proof_check(proof, NULL, NULL, &t->q->rules, t->q->rules ? 1 : 0, NULL, NULL,
-                                               t->q->diag);
+    if (!t->judge) HYP_TRY(hyp_judge_create(&t->q->rules, t->q->rules ? 1 : 0, &t->judge, t->q->diag));
+    hyp_status status = hyp_judge_check(t->judge, proof, t->q->diag);
     if (status != HYP_OK) {
         hyp_diag_prefix(t->q->diag, "the proof of '%s' does not hold, which is a defect of Hypatia",
                         name_of(t, t->root, "a value"));
@@ -253,7 +257,8 @@ static hyp_status tell_proof(teller *t, const hyp_shared_proof *proof)
 static hyp_status tell_class(teller *t, hyp_class_id c)
 {
     hyp_rw *rw = t->q->rw;
-    hyp_shared_proof proof;
+    const hyp_shared_proof *proof;
+    size_t terms;
     hyp_enode_id from = t->view.encoded[c], to = t->q->choice->choice[c];
     t->root = c;
     t->told++;
@@ -263,16 +268,16 @@ static hyp_status tell_class(teller *t, hyp_class_id c)
     }
     if (from != to || t->to->unchanged) t->to->value(t->to->user, &t->view, c, to);
     if (from == to) return HYP_OK;
-    hyp_status status = hyp_egraph_explain_nodes(rw->eg, from, to, &proof, t->q->diag);
+    if (!t->explainer) HYP_TRY(hyp_explainer_create(rw->eg, &t->explainer, t->q->diag));
+    hyp_status status = hyp_explainer_nodes(t->explainer, from, to, &proof, &terms, t->q->diag);
     if (status == HYP_ERR_LIMIT) { /* an answer, if a poor one */
         t->to->end(t->to->user, 0, 0);
         return HYP_OK;
     }
     HYP_TRY(status);
-    t->work += proof.term_count + hyp_egraph_enode_bound(rw->eg) / EACH_ENODE;
-    status = tell_proof(t, &proof);
+    t->work += terms + hyp_egraph_enode_bound(rw->eg) / EACH_ENODE;
+    status = tell_proof(t, proof);
     t->frames.len = 0;
-    hyp_shared_proof_dispose(&proof);
     return status;
 }
 
@@ -309,6 +314,9 @@ hyp_status hyp_rw_tell(const hyp_rw_inquiry *q, const char *source, hyp_rw_liste
     teller t = {.q = q, .to = to};
     hyp_status status = tell_all(&t, source);
     *out_told = t.told;
+    hyp_explainer_destroy(t.explainer);
+    hyp_judge_destroy(t.judge);
+    hyp_vec_free(&t.class_of);
     hyp_vec_free(&t.counted);
     hyp_vec_free(&t.frames);
     hyp_arena_dispose(&t.scratch);

@@ -6,6 +6,7 @@
 
 #include "base/sized.h"
 #include "egraph/prove/checker.h"
+#include "egraph/prove/explainer.h"
 #include "egraph/prove/shared_proof.h"
 
 typedef hyp_check_term term;
@@ -350,16 +351,17 @@ static hyp_status check_list(checker *c, const hyp_proof *proof, size_t *out_ste
 
 /* ---- shared proofs ------------------------------------------------------------------------------- */
 
-static hyp_status read_shared_terms(checker *c, const hyp_shared_proof *proof, term ***out)
+/* Those that were not read of an earlier proof. */
+static hyp_status read_shared_terms(checker *c, const hyp_shared_proof *proof)
 {
-    term **terms = *out = hyp_arena_alloc(&c->arena, proof->term_count * sizeof *terms);
-    if (!terms) return hyp_fail_memory(c->diag, proof->term_count * sizeof *terms);
-    for (size_t i = 0; i < proof->term_count; i++) {
+    HYP_TRY(hyp_vec_reserve(&c->read, proof->term_count, c->diag));
+    for (size_t i = c->read.len; i < proof->term_count; i++) {
         const hyp_shared_term *t = &proof->terms[i];
         term **kids = hyp_arena_alloc(&c->arena, t->count * sizeof *kids);
         if (!kids) return hyp_fail_memory(c->diag, t->count * sizeof *kids);
-        for (uint32_t j = 0; j < t->count; j++) kids[j] = terms[t->kids[j]];
-        HYP_TRY(hyp_check_make(c, t->op, kids, t->count, &terms[i]));
+        for (uint32_t j = 0; j < t->count; j++) kids[j] = c->read.data[t->kids[j]];
+        HYP_TRY(hyp_check_make(c, t->op, kids, t->count, &c->read.data[i]));
+        c->read.len = i + 1;
     }
     return HYP_OK;
 }
@@ -424,12 +426,12 @@ static hyp_status check_all(checker *c, const hyp_proof *proof, const char *a, c
 static hyp_status check_shared(checker *c, const hyp_shared_proof *proof, const char *a, const char *b,
                                size_t *out_lemma)
 {
-    term *start = NULL, *end = NULL, **terms;
-    HYP_TRY(read_given(c));
+    term *start = NULL, *end = NULL;
     if (a) HYP_TRY(hyp_check_read(c, a, &start));
     if (b) HYP_TRY(hyp_check_read(c, b, &end));
-    HYP_TRY(hyp_shared_proof_is_formed(proof, out_lemma, c->diag));
-    HYP_TRY(read_shared_terms(c, proof, &terms));
+    HYP_TRY(hyp_shared_proof_is_formed(proof, c->read.len, out_lemma, c->diag));
+    HYP_TRY(read_shared_terms(c, proof));
+    term **terms = c->read.data;
     for (size_t i = 0; i < proof->lemma_count; i++) {
         const hyp_lemma *lemma = &proof->lemmas[i];
         *out_lemma = i;
@@ -441,24 +443,29 @@ static hyp_status check_shared(checker *c, const hyp_shared_proof *proof, const 
     return !b || terms[proof->claim.to] == end ? HYP_OK : hyp_refuse(c, "the proof ends with another term than %s", b);
 }
 
+/* In use, or no more: what is asked may not destroy the rules. */
+static void hold_rules(const checker *c, int change)
+{
+    for (size_t i = 0; i < c->ruleset_count; i++) c->rulesets[i]->eg->running += change;
+}
+
 static hyp_status set_up(checker *c, hyp_ruleset *const *rulesets, size_t count, const hyp_proof_check_options *options,
                          hyp_diag *diag)
 {
-    *c = (checker){.rulesets = rulesets, .ruleset_count = count, .diag = diag};
+    *c = (checker){.rulesets = rulesets, .diag = diag};
     HYP_NEED_LIST(rulesets, count);
     for (size_t i = 0; i < count; i++) HYP_NEED(rulesets[i]);
-    HYP_TRY(hyp_sized_take(&c->options, options, hyp_proof_check_options, diag));
-    for (size_t i = 0; i < count; i++) rulesets[i]->eg->running++; /* what is asked may not destroy them */
-    return HYP_OK;
+    c->ruleset_count = count;
+    return hyp_sized_take(&c->options, options, hyp_proof_check_options, diag);
 }
 
 static void dispose(checker *c)
 {
-    for (size_t i = 0; i < c->ruleset_count; i++) c->rulesets[i]->eg->running--;
     hyp_egraph_destroy(c->asked);
     hyp_intern_dispose(&c->ops);
     hyp_numbering_dispose(&c->spines);
     hyp_vec_free(&c->by_spine);
+    hyp_vec_free(&c->read);
     hyp_vec_free(&c->stack);
     hyp_arena_dispose(&c->arena);
 }
@@ -471,7 +478,9 @@ hyp_status hyp_proof_check(const hyp_proof *proof, const char *a, const char *b,
     checker c;
     size_t step = 0;
     HYP_TRY(set_up(&c, rulesets, ruleset_count, options, diag));
+    hold_rules(&c, 1);
     hyp_status status = check_all(&c, proof, a, b, &step);
+    hold_rules(&c, -1);
     dispose(&c);
     if (out_step) *out_step = step;
     return status;
@@ -485,8 +494,42 @@ hyp_status hyp_shared_proof_check(const hyp_shared_proof *proof, const char *a, 
     checker c;
     size_t lemma = 0;
     HYP_TRY(set_up(&c, rulesets, ruleset_count, options, diag));
-    hyp_status status = check_shared(&c, proof, a, b, &lemma);
+    hold_rules(&c, 1);
+    hyp_status status = read_given(&c);
+    if (status == HYP_OK) status = check_shared(&c, proof, a, b, &lemma);
+    hold_rules(&c, -1);
     dispose(&c);
     if (out_lemma) *out_lemma = lemma;
+    return status;
+}
+
+/* ---- many proofs --------------------------------------------------------------------------------- */
+
+hyp_status hyp_judge_create(hyp_ruleset *const *rulesets, size_t ruleset_count, checker **out, hyp_diag *diag)
+{
+    checker *c = *out = hyp_calloc(1, sizeof *c);
+    if (!c) return hyp_fail_memory(diag, sizeof *c);
+    hyp_status status = set_up(c, rulesets, ruleset_count, NULL, diag);
+    if (status == HYP_OK) return HYP_OK;
+    hyp_judge_destroy(c);
+    *out = NULL;
+    return status;
+}
+
+void hyp_judge_destroy(checker *c)
+{
+    if (!c) return;
+    dispose(c);
+    hyp_free(c);
+}
+
+hyp_status hyp_judge_check(checker *c, const hyp_shared_proof *proof, hyp_diag *diag)
+{
+    size_t lemma;
+    c->diag = diag;
+    if (proof->term_count < c->read.len) return hyp_refuse(c, "the proof lacks terms of an earlier one");
+    hold_rules(c, 1);
+    hyp_status status = check_shared(c, proof, NULL, NULL, &lemma);
+    hold_rules(c, -1);
     return status;
 }

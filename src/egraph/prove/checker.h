@@ -36,6 +36,7 @@ typedef struct hyp_checker {
     hyp_numbering spines;      /* of terms: the operator, then one child after the other */
     HYP_VEC(hyp_check_term *) by_spine;  /* NULL where it goes on */
     uint32_t term_count;
+    HYP_VEC(hyp_check_term *) read; /* of shared proofs: their terms in order */
     HYP_VEC(const hyp_check_term *) stack; /* of terms being added to the e-graph that is asked */
     hyp_egraph *asked; /* where conditions and functions are asked again; NULL before the first time */
     hyp_diag *diag;

@@ -4,15 +4,13 @@
  * recorded equalities (path.h) leads from T(a) to T(b), a chain of lemmas. Of its edges a congruence is one lemma over
  * those of the children. An application is a chain of its own: from the matched e-node's term to the instance of the
  * left side, by the rule to that of the right side, and on to the term of the e-node that was made. Terms and lemmas are
- * made once and shared; each refers to earlier ones only. flatten.c writes a proof out as a list of whole terms. */
+ * made once and shared; each refers to earlier ones only. explainer.c has the calls, flatten.c writes a proof out as a
+ * list of whole terms. */
 #include <string.h>
 
-#include "base/sexpr.h"
 #include "egraph/prove/large_stack.h"
 #include "egraph/prove/lemmas.h"
 #include "egraph/rules/rule.h"
-
-static hyp_status prove_rows(hyp_prover *p, uint32_t from, uint32_t to, hyp_lemma_use *out);
 
 /* ---- one application ---------------------------------------------------------------------------- */
 
@@ -105,7 +103,7 @@ static hyp_status fit_child(hyp_prover *p, const application *app, const hyp_pat
 {
     hyp_lemma_use to_row, to_instance;
     hyp_chain chain = {0};
-    HYP_TRY(prove_rows(p, kid, stands_for(app, pat, is_left), &to_row));
+    HYP_TRY(hyp_prove_rows(p, kid, stands_for(app, pat, is_left), &to_row));
     HYP_TRY(fit(p, app, pat, is_left, &to_instance));
     if (p->counting) return HYP_OK;
     hyp_status status = hyp_chain_add(p, &chain, to_row);
@@ -133,7 +131,7 @@ static hyp_status fit(hyp_prover *p, const application *app, const hyp_pat *pat,
         uint32_t length;
         const uint32_t *ids = sequence(p, app, kid, &length);
         for (uint32_t i = 0; i < length; i++, place++)
-            HYP_TRY(prove_rows(p, kids[place], ids[i], uses ? &uses[place] : &ignored));
+            HYP_TRY(hyp_prove_rows(p, kids[place], ids[i], uses ? &uses[place] : &ignored));
     }
     p->depth--;
     return uses ? hyp_prover_congruence(p, hyp_enode_op(p->eg, row), uses, n, out) : HYP_OK;
@@ -285,11 +283,11 @@ static hyp_status apply_rule(hyp_prover *p, hyp_chain *chain, uint32_t offset, b
     bool matched = app.action->root != NULL;
     uint32_t left_row = stands_for(&app, before, matched), right_row = stands_for(&app, after, false);
     /* A variable's term need not be the one that the edge ends at. */
-    HYP_TRY(prove_rows(p, from, forward ? left_row : right_row, &first));
+    HYP_TRY(hyp_prove_rows(p, from, forward ? left_row : right_row, &first));
     HYP_TRY(fit(p, &app, before, matched, &left));
     p->measured++;
     HYP_TRY(fit(p, &app, after, false, &right));
-    HYP_TRY(prove_rows(p, forward ? right_row : left_row, to, &last));
+    HYP_TRY(hyp_prove_rows(p, forward ? right_row : left_row, to, &last));
     if (p->counting) return HYP_OK;
     HYP_TRY(rule_lemma(p, &app, offset, &rule));
     HYP_TRY(hyp_chain_add(p, chain, first));
@@ -337,7 +335,7 @@ static hyp_status cross(hyp_prover *p, hyp_chain *chain, const hyp_edge *e)
         const uint32_t *a = hyp_given(p->eg, e->a, &n), *b = hyp_given(p->eg, e->b, &n);
         hyp_lemma_use *uses = p->counting ? NULL : hyp_prover_take(p, n * sizeof *uses);
         if (!uses && !p->counting) return hyp_fail_memory(p->diag, n * sizeof *uses);
-        for (uint32_t j = 0; j < n; j++) HYP_TRY(prove_rows(p, a[j], b[j], uses ? &uses[j] : &ignored));
+        for (uint32_t j = 0; j < n; j++) HYP_TRY(hyp_prove_rows(p, a[j], b[j], uses ? &uses[j] : &ignored));
         if (!uses) return HYP_OK;
         HYP_TRY(hyp_prover_congruence(p, hyp_enode_op(p->eg, e->a), uses, n, &use));
         return hyp_chain_add(p, chain, use);
@@ -347,8 +345,7 @@ static hyp_status cross(hyp_prover *p, hyp_chain *chain, const hyp_edge *e)
     return p->counting ? HYP_OK : cross_stated(p, chain, e);
 }
 
-/* The steps that crossing an edge takes. */
-static hyp_status measure(void *user, const hyp_edge *e, uint32_t *out)
+hyp_status hyp_prove_measure(void *user, const hyp_edge *e, uint32_t *out)
 {
     hyp_prover *p = user;
     uint64_t before = p->measured;
@@ -395,8 +392,7 @@ static hyp_status run_way(void *job)
     return prove_way(j->p, j->from, j->to, j->pair, *j->out, j->out);
 }
 
-/* T(from) is T(to), of two e-nodes of a class. */
-static hyp_status prove_rows(hyp_prover *p, uint32_t from, uint32_t to, hyp_lemma_use *out)
+hyp_status hyp_prove_rows(hyp_prover *p, uint32_t from, uint32_t to, hyp_lemma_use *out)
 {
     uint32_t pair, cost;
     if (p->counting) {
@@ -423,171 +419,4 @@ static hyp_status prove_rows(hyp_prover *p, uint32_t from, uint32_t to, hyp_lemm
     HYP_TRY(p->depth == HYP_PROVER_OWN_STACK ? hyp_on_large_stack(run_way, &job, p->diag) : run_way(&job));
     p->depth--;
     return HYP_OK;
-}
-
-/* ---- the call ----------------------------------------------------------------------------------- */
-
-/* A term that was asked about, with the e-node that each part of it is found as. */
-typedef struct asked {
-    hyp_symbol symbol;
-    uint32_t row, count;
-    struct asked *kids;
-} asked;
-
-static hyp_status read_asked(hyp_prover *p, const hyp_sexpr *sx, asked *out)
-{
-    const hyp_sexpr *head = sx->kind == HYP_SX_LIST ? (sx->count ? sx->items[0] : NULL) : sx;
-    if (!head || head->kind == HYP_SX_LIST)
-        return hyp_sexpr_fail(p->diag, "term", sx, HYP_ERR_MALFORMED, "a term in parentheses begins with an operator");
-    uint32_t op = HYP_NONE, n = out->count = sx->kind == HYP_SX_LIST ? sx->count - 1 : 0;
-    uint32_t *kids = hyp_prover_take(p, n * sizeof *kids);
-    out->kids = hyp_prover_take(p, n * sizeof *out->kids);
-    if (!kids || !out->kids) return hyp_fail_memory(p->diag, n * sizeof *out->kids);
-    for (uint32_t j = 0; j < n; j++) {
-        HYP_TRY(read_asked(p, sx->items[j + 1], &out->kids[j]));
-        kids[j] = hyp_eg_find(p->eg, out->kids[j].row);
-    }
-    if (hyp_intern_find(&p->eg->symbols, head->text, strlen(head->text), &out->symbol))
-        op = hyp_eg_op_find(p->eg, out->symbol, n);
-    out->row = op == HYP_NONE ? HYP_NONE : hyp_eg_lookup(p->eg, op, kids);
-    if (out->row != HYP_NONE) return HYP_OK;
-    return hyp_sexpr_fail(p->diag, "term", sx, HYP_ERR_INVALID_ARGUMENT, "the term of '%s' is not in the e-graph",
-                          head->text);
-}
-
-/* The asked term is T of its e-node. */
-static hyp_status settle(hyp_prover *p, const asked *a, hyp_lemma_use *out)
-{
-    uint32_t n;
-    const uint32_t *given = hyp_given(p->eg, a->row, &n);
-    hyp_lemma_use *uses = hyp_prover_take(p, n * sizeof *uses);
-    if (!uses) return hyp_fail_memory(p->diag, n * sizeof *uses);
-    for (uint32_t j = 0; j < n; j++) {
-        hyp_lemma_use to_row, to_given;
-        hyp_chain chain = {0};
-        HYP_TRY(settle(p, &a->kids[j], &to_row));
-        HYP_TRY(prove_rows(p, a->kids[j].row, given[j], &to_given));
-        hyp_status status = hyp_chain_add(p, &chain, to_row);
-        if (status == HYP_OK) status = hyp_chain_add(p, &chain, to_given);
-        HYP_TRY(hyp_chain_close(p, status, &chain, to_row.from, to_given.to, &uses[j]));
-    }
-    return hyp_prover_congruence(p, a->symbol, uses, n, out);
-}
-
-static hyp_status read_text(hyp_prover *p, const char *text, asked *out)
-{
-    const hyp_sexpr *forms;
-    HYP_TRY(hyp_sexpr_parse(&p->work, "term", text, strlen(text), &forms, p->diag));
-    if (forms->count != 1)
-        return hyp_fail(p->diag, HYP_ERR_MALFORMED, "one term was wanted, %u were found in: %s", forms->count, text);
-    return read_asked(p, forms->items[0], out);
-}
-
-/* Room for what is known by symbol and by e-node. */
-static hyp_status begin_terms(hyp_prover *p)
-{
-    size_t rows = p->eg->row_count, symbols = p->eg->symbols.names.len;
-    p->names = hyp_arena_zalloc(&p->work, symbols, sizeof *p->names);
-    p->row_terms = hyp_arena_alloc(&p->work, rows * sizeof *p->row_terms);
-    if (!p->names || !p->row_terms) return hyp_fail_memory(p->diag, rows * sizeof *p->row_terms);
-    memset(p->row_terms, 0xff, rows * sizeof *p->row_terms); /* HYP_NONE */
-    return HYP_OK;
-}
-
-/* What a proof is asked about: two texts, or two e-nodes. */
-typedef struct question {
-    const char *a, *b; /* NULL: the e-nodes */
-    hyp_enode_id from, to;
-} question;
-
-static hyp_status prove_texts(hyp_prover *p, const question *q, hyp_lemma_use *out)
-{
-    asked from, to;
-    hyp_lemma_use first, middle, last;
-    hyp_chain chain = {0};
-    HYP_TRY(read_text(p, q->a, &from));
-    HYP_TRY(read_text(p, q->b, &to));
-    if (hyp_eg_find(p->eg, from.row) != hyp_eg_find(p->eg, to.row))
-        return hyp_fail(p->diag, HYP_ERR_MISMATCH, "these terms are not known to be equal: %s and %s", q->a, q->b);
-    HYP_TRY(begin_terms(p));
-    HYP_TRY(settle(p, &from, &first));
-    HYP_TRY(settle(p, &to, &last));
-    HYP_TRY(prove_rows(p, from.row, to.row, &middle));
-    hyp_status status = hyp_chain_add(p, &chain, first);
-    if (status == HYP_OK) status = hyp_chain_add(p, &chain, middle);
-    if (status == HYP_OK) status = hyp_chain_add(p, &chain, hyp_use_reversed(last));
-    return hyp_chain_close(p, status, &chain, first.from, last.from, out);
-}
-
-static hyp_status prove(hyp_prover *p, const question *q, hyp_lemma_use *out)
-{
-    if (q->a) return prove_texts(p, q, out);
-    if (q->from >= p->eg->row_count || q->to >= p->eg->row_count)
-        return hyp_fail(p->diag, HYP_ERR_INVALID_ARGUMENT, "there are e-nodes 0 to %zu", p->eg->row_count - 1);
-    if (hyp_eg_find(p->eg, q->from) != hyp_eg_find(p->eg, q->to))
-        return hyp_fail(p->diag, HYP_ERR_MISMATCH, "e-nodes %u and %u are not known to be equal", q->from, q->to);
-    HYP_TRY(begin_terms(p));
-    return prove_rows(p, q->from, q->to, out);
-}
-
-static void prover_dispose(hyp_prover *p)
-{
-    hyp_router_destroy(p->router);
-    hyp_numbering_dispose(&p->spines);
-    hyp_numbering_dispose(&p->pairs);
-    hyp_numbering_dispose(&p->applications);
-    hyp_vec_free(&p->term_of);
-    hyp_vec_free(&p->knowns);
-    hyp_vec_free(&p->applied);
-    hyp_vec_free(&p->stack);
-    hyp_vec_free(&p->place);
-    hyp_arena_dispose(&p->work);
-}
-
-static hyp_status explain(hyp_egraph *eg, const question *q, hyp_shared_proof *out, hyp_diag *diag)
-{
-    HYP_NEED(out);
-    *out = (hyp_shared_proof){0};
-    HYP_NEED(eg);
-    if (!eg->explain) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "this e-graph was made without options.explain");
-    if (!hyp_eg_readable(eg))
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "an e-graph must be rebuilt before it explains");
-    hyp_arena *lists = hyp_calloc(1, sizeof *lists);
-    if (!lists) return hyp_fail_memory(diag, sizeof *lists);
-    hyp_prover p = {.eg = eg, .out = lists, .bound = HYP_ANY_RANK, .diag = diag};
-    hyp_proof_sort_given(eg);
-    hyp_status status = hyp_router_create(eg, measure, &p, &p.router, diag);
-    if (status == HYP_OK) status = prove(&p, q, &out->claim);
-    if (status == HYP_OK) status = hyp_prover_keep_needed(&p, &out->claim);
-    prover_dispose(&p);
-    out->terms = p.terms.data;
-    out->term_count = p.terms.len;
-    out->lemmas = p.lemmas.data;
-    out->lemma_count = p.lemmas.len;
-    out->memory = lists;
-    if (status != HYP_OK) hyp_shared_proof_dispose(out);
-    return status;
-}
-
-hyp_status hyp_egraph_explain_shared(hyp_egraph *eg, const char *a, const char *b, hyp_shared_proof *out,
-                                     hyp_diag *diag)
-{
-    return explain(eg, &(question){.a = a, .b = b}, out, diag);
-}
-
-hyp_status hyp_egraph_explain_nodes(hyp_egraph *eg, hyp_enode_id a, hyp_enode_id b, hyp_shared_proof *out,
-                                    hyp_diag *diag)
-{
-    return explain(eg, &(question){.from = a, .to = b}, out, diag);
-}
-
-void hyp_shared_proof_dispose(hyp_shared_proof *proof)
-{
-    if (!proof) return;
-    hyp_arena *lists = proof->memory;
-    if (lists) hyp_arena_dispose(lists);
-    hyp_free(lists);
-    hyp_free(proof->terms);
-    hyp_free(proof->lemmas);
-    *proof = (hyp_shared_proof){0};
 }

@@ -223,7 +223,7 @@ hyp_status hyp_shared_proof_flatten(const hyp_shared_proof *proof, hyp_proof *ou
     HYP_NEED(proof);
     HYP_NEED(out);
     *out = (hyp_proof){0};
-    HYP_TRY(hyp_shared_proof_is_formed(proof, NULL, diag));
+    HYP_TRY(hyp_shared_proof_is_formed(proof, 0, NULL, diag));
     HYP_TRY(count_steps(proof, diag));
     hyp_arena *texts = hyp_calloc(1, sizeof *texts);
     if (!texts) return hyp_fail_memory(diag, sizeof *texts);

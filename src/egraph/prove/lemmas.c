@@ -12,13 +12,14 @@ void *hyp_prover_take(hyp_prover *p, size_t size)
     return hyp_arena_alloc(&p->work, size);
 }
 
-/* A copy that lives as long as the proof; NULL when memory is out. */
-void *hyp_prover_keep(hyp_prover *p, const void *from, size_t size)
+static void *copy_to(hyp_prover *p, hyp_arena *arena, const void *from, size_t size)
 {
-    void *copy = hyp_arena_alloc(p->out, size);
+    void *copy = hyp_arena_alloc(arena, size);
     p->used += size;
     return copy && size ? memcpy(copy, from, size) : copy;
 }
+
+void *hyp_prover_keep(hyp_prover *p, const void *from, size_t size) { return copy_to(p, p->out, from, size); }
 
 hyp_status hyp_prover_enter(hyp_prover *p)
 {
@@ -31,8 +32,9 @@ hyp_status hyp_prover_enter(hyp_prover *p)
 
 hyp_status hyp_prover_name(hyp_prover *p, hyp_symbol symbol, const char **out)
 {
-    if (!p->names[symbol]) p->names[symbol] = hyp_arena_strdup(p->out, hyp_egraph_symbol_name(p->eg, symbol));
-    *out = p->names[symbol];
+    const char *known = symbol < p->symbol_count ? p->names[symbol] : NULL;
+    *out = known ? known : hyp_arena_strdup(p->kept, hyp_egraph_symbol_name(p->eg, symbol));
+    if (symbol < p->symbol_count) p->names[symbol] = *out;
     return *out ? HYP_OK : hyp_fail_memory(p->diag, 0);
 }
 
@@ -50,7 +52,7 @@ hyp_status hyp_prover_term(hyp_prover *p, hyp_symbol symbol, const uint32_t *kid
     for (uint32_t j = 0; j < count; j++) HYP_TRY(spine(p, at, kids[j], 1, &at));
     *out = p->term_of.data[at];
     if (*out != HYP_NONE) return HYP_OK;
-    hyp_shared_term t = {.kids = hyp_prover_keep(p, kids, count * sizeof *kids), .count = count};
+    hyp_shared_term t = {.kids = copy_to(p, p->kept, kids, count * sizeof *kids), .count = count};
     HYP_TRY(hyp_prover_name(p, symbol, &t.op));
     if (!t.kids) return hyp_fail_memory(p->diag, count * sizeof *kids);
     HYP_TRY(hyp_vec_push(&p->terms, p->diag, t));
@@ -208,9 +210,9 @@ static hyp_lemma_use renumbered(const renumbering *r, hyp_lemma_use use)
 }
 
 /* The lists of a proof are ours until it is given out: they are changed where they lie. */
-static void renumber(hyp_prover *p, renumbering *r)
+static void renumber_terms(hyp_prover *p, renumbering *r)
 {
-    size_t terms = 0, lemmas = 0;
+    size_t terms = 0;
     for (size_t i = 0; i < p->terms.len; i++) {
         hyp_shared_term *t = &p->terms.data[i];
         if (r->terms[i] == HYP_NONE) continue;
@@ -218,6 +220,23 @@ static void renumber(hyp_prover *p, renumbering *r)
         for (uint32_t j = 0; j < t->count; j++) ((uint32_t *)t->kids)[j] = r->terms[t->kids[j]];
         p->terms.data[terms++] = *t;
     }
+    p->terms.len = terms;
+}
+
+/* Counts the terms that are needed; each keeps its number. */
+static size_t count_terms(const hyp_prover *p, renumbering *r)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < p->terms.len; i++) {
+        count += r->terms[i] != HYP_NONE;
+        r->terms[i] = (uint32_t)i;
+    }
+    return count;
+}
+
+static void renumber_lemmas(hyp_prover *p, renumbering *r)
+{
+    size_t lemmas = 0;
     for (size_t i = 0; i < p->lemmas.len; i++) {
         hyp_lemma *l = &p->lemmas.data[i];
         if (r->lemmas[i] == HYP_NONE) continue;
@@ -232,11 +251,10 @@ static void renumber(hyp_prover *p, renumbering *r)
         }
         p->lemmas.data[lemmas++] = *l;
     }
-    p->terms.len = terms;
     p->lemmas.len = lemmas;
 }
 
-hyp_status hyp_prover_keep_needed(hyp_prover *p, hyp_lemma_use *claim)
+hyp_status hyp_prover_keep_needed(hyp_prover *p, hyp_lemma_use *claim, size_t *out_terms)
 {
     renumbering r = {hyp_arena_alloc(&p->work, p->terms.len * sizeof(uint32_t)),
                      hyp_arena_alloc(&p->work, p->lemmas.len * sizeof(uint32_t))};
@@ -244,7 +262,11 @@ hyp_status hyp_prover_keep_needed(hyp_prover *p, hyp_lemma_use *claim)
     memset(r.terms, 0xff, p->terms.len * sizeof(uint32_t));
     memset(r.lemmas, 0xff, p->lemmas.len * sizeof(uint32_t));
     mark_needed(p, *claim, &r);
-    renumber(p, &r);
+    if (out_terms)
+        *out_terms = count_terms(p, &r);
+    else
+        renumber_terms(p, &r);
+    renumber_lemmas(p, &r);
     *claim = renumbered(&r, *claim);
     return HYP_OK;
 }

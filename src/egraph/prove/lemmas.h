@@ -15,9 +15,10 @@ typedef struct hyp_known {
 
 typedef struct hyp_prover {
     hyp_egraph *eg;
-    hyp_arena work;
-    hyp_arena *out; /* what the proof refers to */
-    size_t used;    /* bytes taken from both */
+    hyp_arena room;           /* of all that is asked */
+    hyp_arena work;           /* of what is asked now */
+    hyp_arena *kept, *out;    /* what terms refer to, and what lemmas do */
+    size_t used;              /* bytes taken for what is asked now */
     unsigned depth;
     hyp_router *router;
     uint64_t bound;    /* the rank that what is used must be below */
@@ -28,6 +29,7 @@ typedef struct hyp_prover {
     hyp_numbering spines;       /* of terms: the operator, then one child after the other */
     HYP_VEC(uint32_t) term_of;  /* by spine; HYP_NONE where it goes on */
     const char **names;         /* by symbol, copied; NULL = not yet */
+    size_t symbol_count;        /* of names */
     uint32_t *row_terms;        /* T, by e-node; HYP_NONE = not yet */
     hyp_numbering pairs;        /* of e-nodes */
     HYP_VEC(hyp_known) knowns;      /* by pair */
@@ -39,7 +41,7 @@ typedef struct hyp_prover {
 } hyp_prover;
 
 enum { HYP_PROVER_OWN_STACK = 128 }; /* depth from which on a large stack is used */
-/* Memory of the work, and a copy that lives as long as the proof; both count. NULL when memory is out. */
+/* Memory of the work, and a copy that lives as long as the lemmas; both count. NULL when memory is out. */
 void *hyp_prover_take(hyp_prover *p, size_t size);
 void *hyp_prover_keep(hyp_prover *p, const void *from, size_t size);
 /* HYP_ERR_LIMIT when calls are nested too deep or the proof has become too large; else p->depth is one more. */
@@ -67,7 +69,15 @@ HYP_NODISCARD hyp_status hyp_chain_add(hyp_prover *p, hyp_chain *chain, hyp_lemm
  * on. */
 HYP_NODISCARD hyp_status hyp_chain_close(hyp_prover *p, hyp_status status, hyp_chain *chain, uint32_t from, uint32_t to,
                                          hyp_lemma_use *out);
-/* Leaves out the terms and lemmas that the claim does not need, and renumbers it. */
-HYP_NODISCARD hyp_status hyp_prover_keep_needed(hyp_prover *p, hyp_lemma_use *claim);
+/* Leaves out the lemmas that the claim does not need, and renumbers it; the terms, too, unless *out_terms is to say how
+ * many of them it needs. */
+HYP_NODISCARD hyp_status hyp_prover_keep_needed(hyp_prover *p, hyp_lemma_use *claim, size_t *out_terms);
+
+/* ---- explain.c ----------------------------------------------------------------------------------- */
+
+/* T(from) is T(to), of two e-nodes of a class. */
+HYP_NODISCARD hyp_status hyp_prove_rows(hyp_prover *p, uint32_t from, uint32_t to, hyp_lemma_use *out);
+/* The steps that crossing an edge takes: the router's question. */
+hyp_status hyp_prove_measure(void *prover, const hyp_edge *e, uint32_t *out);
 
 #endif

@@ -1,5 +1,7 @@
 #include "egraph/prove/path.h"
 
+#include <string.h>
+
 #include "egraph/prove/numbering.h"
 #include "egraph/rules/rule.h"
 
@@ -123,6 +125,7 @@ static hyp_status link_edges(hyp_router *r, hyp_diag *diag)
     r->half = hyp_malloc(2 * count * sizeof *r->half);
     HYP_TRY(hyp_vec_reserve(&r->costs, count, diag));
     if (!r->start || !r->half) return hyp_fail_memory(diag, 2 * count * sizeof *r->half);
+    r->costs.len = count;
     uint32_t *next = r->start + 1; /* next[row] ends up as the end of row, which is start[row + 1] */
     for (size_t i = 0; i < count; i++) {
         const hyp_edge *e = &r->edges.data[i];
@@ -131,7 +134,6 @@ static hyp_status link_edges(hyp_router *r, hyp_diag *diag)
     for (size_t row = 0; row < rows; row++) next[row + 1] += next[row];
     for (uint32_t i = 0; i < count; i++) {
         const hyp_edge *e = &r->edges.data[i];
-        r->costs.data[i] = NOT_YET;
         if (e->a == e->b) continue;
         r->half[next[e->a]++] = i;
         r->half[next[e->b]++] = i;
@@ -363,6 +365,18 @@ hyp_status hyp_route(hyp_router *r, uint32_t from, uint32_t to, uint64_t bound, 
 
 /* ---- life --------------------------------------------------------------------------------------- */
 
+void hyp_router_begin(hyp_router *r)
+{
+    if (r->costs.len) memset(r->costs.data, 0xff, r->costs.len * sizeof *r->costs.data); /* NOT_YET */
+    r->work = r->start ? WORK_LIMIT : 0;
+    r->depth = 0;
+    r->searches = 0;
+    hyp_numbering_dispose(&r->asked);
+    hyp_numbering_dispose(&r->met);
+    r->ways.len = r->visits.len = 0;
+    hyp_arena_dispose(&r->arena);
+}
+
 hyp_status hyp_router_create(hyp_egraph *eg, hyp_edge_cost_fn cost, void *user, hyp_router **out, hyp_diag *diag)
 {
     hyp_router *r = *out = hyp_calloc(1, sizeof *r);
@@ -375,8 +389,10 @@ hyp_status hyp_router_create(hyp_egraph *eg, hyp_edge_cost_fn cost, void *user, 
     if (status == HYP_OK) status = add_rows(r, diag);
     if (status == HYP_OK && eg->explain_all) status = add_applications(r, diag);
     if (status == HYP_OK) status = link_edges(r, diag);
-    if (status == HYP_OK) r->work = WORK_LIMIT;
-    if (status == HYP_OK) return HYP_OK;
+    if (status == HYP_OK) {
+        hyp_router_begin(r);
+        return HYP_OK;
+    }
     hyp_router_destroy(r);
     *out = NULL;
     return status;

@@ -69,10 +69,10 @@ static hyp_status check_lemma(const hyp_shared_proof *p, size_t i, hyp_diag *dia
     return refuse(diag, "it is of an unknown kind");
 }
 
-hyp_status hyp_shared_proof_is_formed(const hyp_shared_proof *p, size_t *out_lemma, hyp_diag *diag)
+hyp_status hyp_shared_proof_is_formed(const hyp_shared_proof *p, size_t known, size_t *out_lemma, hyp_diag *diag)
 {
     if (out_lemma) *out_lemma = 0;
-    for (size_t i = 0; i < p->term_count; i++) HYP_TRY(check_term(p, i, diag));
+    for (size_t i = known; i < p->term_count; i++) HYP_TRY(check_term(p, i, diag));
     for (size_t i = 0; i < p->lemma_count; i++) {
         if (out_lemma) *out_lemma = i;
         hyp_status status = check_lemma(p, i, diag);
