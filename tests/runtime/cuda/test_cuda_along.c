@@ -89,6 +89,23 @@ static void places_of_extremes_equal_reference(void **state)
         }
 }
 
+/* Where there are as many lanes as threads that are wanted, each has one. */
+static void places_in_very_many_lanes_equal_reference(void **state)
+{
+    (void)state;
+    static const int64_t x_dims[] = {1, 11, 150000}, y_dims[] = {1, 150000};
+    for (int form = 0; form < 4; form++) {
+        pb_init(&builder);
+        const uint32_t x = difficult_weight(types[form], 3, x_dims);
+        HypPlan__Call *call = pb_call(&builder, form % 2 ? "argmin" : "argmax", 1, &x,
+                                      pb_output(&builder, "y", HYP_I64, 2, pb_consts(&builder, 2, y_dims)));
+        pb_call_int(&builder, call, 1);
+        pb_call_int(&builder, call, 0);
+        pb_call_int(&builder, call, form / 2);
+        check((dims_list){{0}}, exactly);
+    }
+}
+
 /* ---- the k largest ------------------------------------------------------------------------------------------- */
 
 static void check_topk(hyp_dtype dtype, const int64_t *x_dims, int64_t k, bool largest)
@@ -116,8 +133,12 @@ static void first_elements_equal_reference(void **state)
                     (s + t + i) % (shapes[s][0] * shapes[s][2] > 100 ? 11 : 3) == 0)
                     check_topk(types[t], shapes[s], counts[i], (t + s + i) % 2);
         }
-    check_topk(HYP_F32, (int64_t[]){1, 5001, 1}, 2049, true); /* more than a block sorts in its shared memory */
-    check_topk(HYP_BF16, (int64_t[]){7, 2100, 2}, 2100, false);
+    /* As much as a block sorts in its shared memory, and more, once and several times. */
+    check_topk(HYP_BF16, (int64_t[]){2, 4100, 2}, 4096, false);
+    check_topk(HYP_F64, (int64_t[]){2, 2051, 1}, 2048, true);
+    check_topk(HYP_F32, (int64_t[]){1, 5001, 1}, 4097, true);
+    check_topk(HYP_I64, (int64_t[]){1, 5001, 1}, 4099, false);
+    check_topk(HYP_F16, (int64_t[]){3, 9001, 1}, 9001, false);
 }
 
 /* ---- running sums -------------------------------------------------------------------------------------------- */
@@ -406,6 +427,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lanes_of_any_number_are_prepared),
         cmocka_unit_test(places_of_extremes_equal_reference),
+        cmocka_unit_test(places_in_very_many_lanes_equal_reference),
         cmocka_unit_test(first_elements_equal_reference),
         cmocka_unit_test(running_sums_and_products_equal_reference),
         cmocka_unit_test(running_sums_of_what_is_not_finite),

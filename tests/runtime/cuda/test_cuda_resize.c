@@ -115,6 +115,34 @@ static void any_axes_equal_reference(void **state)
             }
 }
 
+/* Rows of several tiles, and more rows than all blocks have at a time; channels that follow each place. */
+static void large_images_equal_reference(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t rank;
+        int64_t x[4], y[4];
+    } shapes[] = {{4, {1, 2, 30, 750}, {1, 2, 60, 1500}},
+                  {4, {40, 60, 20, 7}, {40, 60, 40, 14}},
+                  {3, {5, 700, 3}, {7, 1400, 3}},
+                  {2, {3, 5000}, {6, 5000}}};
+    unsigned number = 0;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (size_t m = 0; m < sizeof modes / sizeof *modes; m++) {
+            const form f = {.mode = modes[m], .coordinates = "half_pixel", .nearest = "round_prefer_floor"};
+            const hyp_dtype dtype = types[number++ % 3];
+            int64_t dims[DC_MAX_TENSORS][HYP_MAX_RANK] = {{0}};
+            pair p;
+            build_resize(dtype, shapes[s].rank, shapes[s].x, shapes[s].y, &f);
+            memcpy(dims[0], shapes[s].x, shapes[s].rank * sizeof *dims[0]);
+            pair_open(&dev, &builder, &p);
+            pair_check_once(&p, (const int64_t(*)[HYP_MAX_RANK])dims,
+                            m == 0 ? (tolerance){0, 0} : tolerance_of(dtype, 16));
+            pair_close(&p);
+            pb_dispose(&builder);
+        }
+}
+
 /* Places within the images and outside of them, and what is no number; channels for more than one thread. */
 static void samples_at_places_equal_reference(void **state)
 {
@@ -208,11 +236,9 @@ static void too_much_between_two_axes_is_refused(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(images_in_all_modes_equal_reference),
-        cmocka_unit_test(any_axes_equal_reference),
-        cmocka_unit_test(samples_at_places_equal_reference),
-        cmocka_unit_test(scales_of_the_data_are_refused),
-        cmocka_unit_test(too_much_between_two_axes_is_refused),
+        cmocka_unit_test(images_in_all_modes_equal_reference), cmocka_unit_test(any_axes_equal_reference),
+        cmocka_unit_test(large_images_equal_reference),        cmocka_unit_test(samples_at_places_equal_reference),
+        cmocka_unit_test(scales_of_the_data_are_refused),      cmocka_unit_test(too_much_between_two_axes_is_refused),
     };
     if (!device_start(&dev, argc, argv)) return 77;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

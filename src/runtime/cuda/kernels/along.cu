@@ -9,38 +9,98 @@ inline namespace hyp_device
 
 // ---- order ----------------------------------------------------------------------------------------------------
 
-__device__ __forceinline__ uint64_t key_of(const hyp_cuda_order &o, uint64_t bits)
-{
-    uint64_t magnitude = bits & (o.sign - 1), key = bits ^ o.sign;
-    if (o.number) {
-        if (magnitude > o.number) return o.nan;
-        key = bits & o.sign ? o.sign - magnitude : o.sign + magnitude;
-    }
-    return key ^ o.flip;
-}
+// hyp_cuda_order for elements whose bits are in a K, which is uint32_t for those of up to four bytes.
+template <typename K> struct element_order {
+    K sign, number, flip, nan;
 
-__device__ __forceinline__ bool is_before(const hyp_cuda_ranked &a, const hyp_cuda_ranked &b, bool last)
-{
-    return a.key > b.key || (a.key == b.key && (last ? a.at > b.at : a.at < b.at));
-}
+    __device__ explicit element_order(const hyp_cuda_order &o)
+        : sign((K)o.sign), number((K)o.number), flip((K)o.flip), nan((K)o.nan)
+    {
+    }
+    __device__ K key_of(K bits) const
+    {
+        K magnitude = bits & (sign - 1), key = bits ^ sign;
+        if (number) {
+            if (magnitude > number) return nan;
+            key = bits & sign ? sign - magnitude : sign + magnitude;
+        }
+        return key ^ flip;
+    }
+};
+
+// ---- where the largest is -----------------------------------------------------------------------------------------
 
 struct take_first {
     bool last;
     __device__ hyp_cuda_ranked operator()(const hyp_cuda_ranked &a, const hyp_cuda_ranked &b) const
     {
-        return is_before(b, a, last) ? b : a;
+        bool is_b = b.key > a.key || (b.key == a.key && (last ? b.at > a.at : b.at < a.at));
+        return is_b ? b : a;
     }
 };
 
-// ---- where the largest is -----------------------------------------------------------------------------------------
+// The first of what one member of a team looks at, which is every team-th of the elements begin .. end - 1 of a lane.
+// They are gone through from the end where of equal ones the last is wanted, so that the first one that is met stays.
+template <typename T, typename K>
+__device__ __forceinline__ hyp_cuda_ranked look_through(const hyp_cuda_locate &p, int64_t start, int64_t begin,
+                                                        int64_t end, unsigned member, unsigned team)
+{
+    constexpr int AT_ONCE = 8;
+    const element_order<K> order(p.order);
+    const int64_t count = end - begin, inner = p.inner.size, step = (p.last ? -inner : inner) * team;
+    const T *x = (const T *)p.x + start + (p.last ? end - 1 - member : begin + member) * inner;
+    int64_t at = member;
+    K best = 0;
+#pragma unroll 1
+    for (int64_t i = member; i < count; i += AT_ONCE * (int64_t)team, x += AT_ONCE * step) {
+        T some[AT_ONCE];
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) some[j] = x[i + j * (int64_t)team < count ? j * step : 0];
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) {
+            K key = order.key_of(some[j]);
+            if (key > best) best = key, at = i + j * (int64_t)team; // not where the first was read again
+        }
+    }
+    return {best, p.last ? end - 1 - at : begin + at};
+}
+
+__device__ __forceinline__ hyp_cuda_ranked look_through_any(const hyp_cuda_locate &p, int64_t start, int64_t begin,
+                                                            int64_t end, unsigned member, unsigned team)
+{
+    switch (p.order.size) {
+    case 1: return look_through<uint8_t, uint32_t>(p, start, begin, end, member, team);
+    case 2: return look_through<uint16_t, uint32_t>(p, start, begin, end, member, team);
+    case 4: return look_through<uint32_t, uint32_t>(p, start, begin, end, member, team);
+    default: return look_through<uint64_t, uint64_t>(p, start, begin, end, member, team);
+    }
+}
+
+// Of the threads along x, whole warps; the one at 0 has the result. `room` has a value for each warp of the block.
+__device__ __forceinline__ hyp_cuda_ranked first_along_x(hyp_cuda_ranked v, hyp_cuda_ranked *room, take_first first_of)
+{
+#pragma unroll 1
+    for (unsigned half = 16; half; half /= 2) {
+        hyp_cuda_ranked other = {__shfl_down_sync(0xffffffff, v.key, half), __shfl_down_sync(0xffffffff, v.at, half)};
+        v = first_of(v, other);
+    }
+    if (blockDim.x == 32) return v;
+    const unsigned warp = (threadIdx.y * blockDim.x + threadIdx.x) / 32;
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) room[warp] = v;
+    __syncthreads();
+#pragma unroll 1
+    for (unsigned w = 1; threadIdx.x == 0 && w < blockDim.x / 32; w++) v = first_of(v, room[warp + w]);
+    return v;
+}
 
 // Lanes, or parts of them, are shared by the threads along x (elements are neighbours) or y of a block. Every thread
 // takes part in every round, for the barriers.
 __device__ __forceinline__ void locate_first(const hyp_cuda_locate &p)
 {
     extern __shared__ double shared[];
-    constexpr int AT_ONCE = 4;
     const take_first first_of = {p.last != 0};
+    hyp_cuda_ranked *room = (hyp_cuda_ranked *)shared;
     bool along_x = p.along_x != 0;
     unsigned team = along_x ? blockDim.x : blockDim.y, member = along_x ? threadIdx.x : threadIdx.y;
     unsigned teams = along_x ? blockDim.y : blockDim.x, mine = along_x ? threadIdx.y : threadIdx.x;
@@ -50,155 +110,254 @@ __device__ __forceinline__ void locate_first(const hyp_cuda_locate &p)
                 o = divide(lane, p.inner);
         int64_t start = o * p.axis * p.inner.size + (lane - o * p.inner.size);
         int64_t begin = part * p.terms, end = begin + p.terms < p.axis ? begin + p.terms : p.axis;
-        if (self >= p.total) begin = end = 0;
         hyp_cuda_ranked best = {0, p.last ? -1 : INT64_MAX}; // which is behind all
-#pragma unroll 1
-        for (int64_t i = begin + member; i < end; i += AT_ONCE * (int64_t)team) {
-            hyp_cuda_ranked some[AT_ONCE];
-#pragma unroll
-            for (int j = 0; j < AT_ONCE; j++) {
-                int64_t at = i + j * (int64_t)team, from = start + (at < end ? at : i) * p.inner.size;
-                if (p.from_list)
-                    some[j] = ((const hyp_cuda_ranked *)p.x)[from];
-                else
-                    some[j].key = load_bits(p.order.size, p.x, from), some[j].at = at < end ? at : i;
-            }
-#pragma unroll
-            for (int j = 0; j < AT_ONCE; j++) {
-                if (!p.from_list) some[j].key = key_of(p.order, some[j].key);
-                best = first_of(best, some[j]);
-            }
+        if (self < p.total && p.parts == 0) {
+            if (begin + member < end) best = look_through_any(p, start, begin, end, member, team);
+        } else if (self < p.total) {
+#pragma unroll 4
+            for (int64_t i = member; i < p.parts; i += team)
+                best = first_of(best, ((const hyp_cuda_ranked *)p.list)[i * p.lanes.size + lane]);
         }
-        best = combine(best, (hyp_cuda_ranked *)shared, along_x, first_of);
+        if (along_x)
+            best = first_along_x(best, room, first_of);
+        else if (team > 1)
+            best = combine(best, room, false, first_of);
         if (member > 0 || self >= p.total) continue;
-        if (p.to_list)
-            ((hyp_cuda_ranked *)p.y)[self] = best;
-        else
-            ((int64_t *)p.y)[self] = best.at;
+        if (p.to_list) {
+            ((hyp_cuda_ranked *)p.list)[self] = best;
+            continue;
+        }
+        ((int64_t *)p.places)[self] = best.at;
+        if (p.values) move(p.order.size, p.values, self, p.x, start + best.at * p.inner.size);
     }
 }
 
 // ---- the first k --------------------------------------------------------------------------------------------------
 
-// The elements of a lane, or of a part of one.
-struct ranked_list {
-    int64_t base, begin, count;
+// An element as a number of one word or two, the larger the earlier it comes: its key, and behind it its place, turned,
+// so that no two are alike. Elements of up to four bytes are one word.
+template <int WORDS> struct ranked_number;
+template <> struct ranked_number<1> {
+    typedef uint32_t key_type;
+    uint64_t word[1];
 
-    __device__ hyp_cuda_ranked get(const hyp_cuda_topk &p, int64_t i) const
+    __device__ static ranked_number of(uint32_t key, int64_t at) { return {{(uint64_t)key << 32 | (uint32_t)~at}}; }
+    __device__ static ranked_number digit(bool, uint64_t bits) { return {{bits}}; }
+    __device__ static uint32_t shift_of_key() { return 32; }
+    __device__ uint64_t digits(bool) const { return word[0]; }
+    __device__ int64_t at() const { return (uint32_t)~word[0]; }
+    __device__ bool operator>(const ranked_number &b) const { return word[0] > b.word[0]; }
+};
+template <> struct ranked_number<2> {
+    typedef uint64_t key_type;
+    uint64_t word[2];
+
+    __device__ static ranked_number of(uint64_t key, int64_t at) { return {{key, ~(uint64_t)at}}; }
+    __device__ static ranked_number digit(bool of_key, uint64_t bits)
     {
-        if (p.from_list) return ((const hyp_cuda_ranked *)p.list)[base + i];
-        return {key_of(p.order, load_bits(p.order.size, p.x, base + (begin + i) * p.inner.size)), begin + i};
+        return {{of_key ? bits : 0, of_key ? 0 : bits}};
+    }
+    __device__ static uint32_t shift_of_key() { return 0; }
+    __device__ uint64_t digits(bool of_key) const { return of_key ? word[0] : word[1]; }
+    __device__ int64_t at() const { return (int64_t)~word[1]; }
+    __device__ bool operator>(const ranked_number &b) const
+    {
+        return word[0] > b.word[0] || (word[0] == b.word[0] && word[1] > b.word[1]);
     }
 };
 
-// What is known of the last one that is wanted: the first digits of its key and, behind these, of its place, turned.
-struct ranked_bound {
-    uint64_t key, key_mask, at, at_mask;
+// What is known of the last one that is wanted: its first digits.
+template <int WORDS> struct ranked_bound {
+    ranked_number<WORDS> digits, mask;
 
-    __device__ bool equals(const hyp_cuda_ranked &e) const
+    __device__ ranked_number<WORDS> known_of(ranked_number<WORDS> e) const
     {
-        return (e.key & key_mask) == key && (~(uint64_t)e.at & at_mask) == at;
+#pragma unroll
+        for (int w = 0; w < WORDS; w++) e.word[w] &= mask.word[w];
+        return e;
     }
-    __device__ bool holds(const hyp_cuda_ranked &e) const
+    __device__ void learn(const ranked_number<WORDS> &more, const ranked_number<WORDS> &where)
     {
-        uint64_t of_key = e.key & key_mask;
-        return of_key > key || (of_key == key && (~(uint64_t)e.at & at_mask) >= at);
+#pragma unroll
+        for (int w = 0; w < WORDS; w++) digits.word[w] |= more.word[w], mask.word[w] |= where.word[w];
+    }
+    __device__ bool begins(const ranked_number<WORDS> &e) const
+    {
+        ranked_number<WORDS> known = known_of(e);
+        return !(known > digits) && !(digits > known);
+    }
+    __device__ bool holds(const ranked_number<WORDS> &e) const { return !(digits > known_of(e)); }
+};
+
+// The elements of a lane, or of a part of one; or what parts have left of it.
+template <int WORDS> struct ranked_list {
+    typedef ranked_number<WORDS> number;
+    int64_t base, begin, count;
+
+    __device__ number get(const hyp_cuda_topk &p, const element_order<typename number::key_type> &order,
+                          int64_t i) const
+    {
+        if (p.from_list) return ((const number *)p.list)[base + i];
+        uint64_t bits = load_bits(p.order.size, p.x, base + (begin + i) * p.inner.size);
+        return number::of(order.key_of((typename number::key_type)bits), begin + i);
+    }
+    // Calls f for each, in any order; several are asked for before the first is needed.
+    template <typename F> __device__ __forceinline__ void each(const hyp_cuda_topk &p, F f) const
+    {
+        constexpr int AT_ONCE = 4;
+        const element_order<typename number::key_type> order(p.order);
+#pragma unroll 1
+        for (int64_t i = threadIdx.x; i < count; i += AT_ONCE * (int64_t)blockDim.x) {
+            number some[AT_ONCE];
+#pragma unroll
+            for (int j = 0; j < AT_ONCE; j++) {
+                int64_t at = i + j * (int64_t)blockDim.x;
+                some[j] = get(p, order, at < count ? at : i);
+            }
+#pragma unroll
+            for (int j = 0; j < AT_ONCE; j++)
+                if (i + j * (int64_t)blockDim.x < count) f(some[j]);
+        }
     }
 };
 
 // Digit by digit: counts which there are among those that begin as the bound does, until all of these are wanted.
-__device__ __forceinline__ ranked_bound find_bound(const hyp_cuda_topk &p, const ranked_list &list, uint32_t *counts)
+template <int WORDS>
+__device__ __forceinline__ ranked_bound<WORDS> find_bound(const hyp_cuda_topk &p, const ranked_list<WORDS> &list,
+                                                          uint32_t *counts)
 {
+    typedef ranked_number<WORDS> number;
+    constexpr uint64_t DIGIT = HYP_CUDA_DIGITS - 1;
     uint32_t *chosen = counts + HYP_CUDA_DIGITS + 1; // the digit, those with larger ones, those with it
-    ranked_bound bound = {0, 0, 0, 0};
+    ranked_bound<WORDS> bound = {};
     const unsigned self = threadIdx.x;
+    const bool counts_one = self < HYP_CUDA_DIGITS;
     int64_t wanted = p.k, open = list.count;
 #pragma unroll 1
     for (uint32_t digit = 0; wanted < open && digit < p.digits; digit++) {
         bool of_key = digit < p.order.size;
-        uint32_t shift = 8 * ((of_key ? p.order.size : p.digits) - 1 - digit);
+        uint32_t shift = 8 * ((of_key ? p.order.size : p.digits) - 1 - digit) + (of_key ? number::shift_of_key() : 0);
         __syncthreads();
-        counts[self] = 0;
+        if (counts_one) counts[self] = 0;
         if (self == 0) counts[HYP_CUDA_DIGITS] = 0;
         __syncthreads();
-#pragma unroll 4
-        for (int64_t i = self; i < list.count; i += HYP_CUDA_DIGITS) {
-            hyp_cuda_ranked e = list.get(p, i);
-            if (bound.equals(e))
-                atomicAdd(&counts[(of_key ? e.key : ~(uint64_t)e.at) >> shift & (HYP_CUDA_DIGITS - 1)], 1);
-        }
+        list.each(p, [&](const number &e) {
+            if (bound.begins(e)) atomicAdd(&counts[e.digits(of_key) >> shift & DIGIT], 1);
+        });
 #pragma unroll 1
         for (unsigned step = 1; step < HYP_CUDA_DIGITS; step *= 2) { // sums from each digit on
             __syncthreads();
             uint32_t more = self + step < HYP_CUDA_DIGITS ? counts[self + step] : 0;
             __syncthreads();
-            counts[self] += more;
+            if (counts_one) counts[self] += more;
         }
         __syncthreads();
-        if (counts[self] >= wanted && counts[self + 1] < wanted)
+        if (counts_one && counts[self] >= wanted && counts[self + 1] < wanted)
             chosen[0] = self, chosen[1] = counts[self + 1], chosen[2] = counts[self] - counts[self + 1];
         __syncthreads();
-        uint64_t bits = (uint64_t)chosen[0] << shift, mask = (uint64_t)(HYP_CUDA_DIGITS - 1) << shift;
-        if (of_key)
-            bound.key |= bits, bound.key_mask |= mask;
-        else
-            bound.at |= bits, bound.at_mask |= mask;
+        bound.learn(number::digit(of_key, (uint64_t)chosen[0] << shift), number::digit(of_key, DIGIT << shift));
         wanted -= chosen[1];
         open = chosen[2];
     }
     return bound;
 }
 
-// A bitonic network (Batcher 1968), whose result depends on nothing but what there is, as no two elements are equal.
-__device__ __forceinline__ void sort_ranked(hyp_cuda_ranked *list, int64_t count)
+// One round of a bitonic network (Batcher 1968), whose result depends on nothing but what there is. `list` is what lies
+// from `base` on of all that is sorted; `count` is a power of two, and what is less than a warp's is left alone by
+// other warps.
+template <int WORDS>
+__device__ __forceinline__ void exchange(ranked_number<WORDS> *list, int64_t count, int64_t base, int64_t run,
+                                         int64_t apart)
 {
 #pragma unroll 1
-    for (int64_t run = 2; run <= count; run *= 2)
+    for (int64_t i = threadIdx.x; i < count / 2; i += blockDim.x) {
+        int64_t low = 2 * i - (i & (apart - 1)), high = low + apart;
+        ranked_number<WORDS> a = list[low], b = list[high];
+        if ((b > a) == (((base + low) & run) == 0)) list[low] = b, list[high] = a;
+    }
+}
+
+// The rounds of runs from `run` to `last` that stay within the list. A warp has pairs that follow each other, so that
+// those up to 32 apart lie in what no other warp touches.
+template <int WORDS>
+__device__ __forceinline__ void sort_within(ranked_number<WORDS> *list, int64_t count, int64_t base, int64_t run,
+                                            int64_t last)
+{
+    bool alone = false;
 #pragma unroll 1
-        for (int64_t apart = run / 2; apart > 0; apart /= 2) {
-            __syncthreads();
+    for (; run <= last; run *= 2)
 #pragma unroll 1
-            for (int64_t i = threadIdx.x; i < count / 2; i += HYP_CUDA_DIGITS) {
-                int64_t low = 2 * i - (i & (apart - 1)), high = low + apart;
-                hyp_cuda_ranked a = list[low], b = list[high];
-                if (is_before(b, a, false) == ((low & run) == 0)) list[low] = b, list[high] = a;
-            }
+        for (int64_t apart = (run < count ? run : count) / 2; apart > 0; apart /= 2) {
+            if (alone && apart <= 32)
+                __syncwarp();
+            else
+                __syncthreads();
+            exchange(list, count, base, run, apart);
+            alone = apart <= 32;
         }
     __syncthreads();
 }
 
-// A block has a lane, or a part of one, at a time.
-__device__ __forceinline__ void select_first(const hyp_cuda_topk &p)
+// What is more than a tile in shared memory is sorted in tiles, and only what lies further apart in memory.
+template <int WORDS>
+__device__ __forceinline__ void sort_tiles(ranked_number<WORDS> *list, int64_t count, ranked_number<WORDS> *tile)
 {
+    constexpr int64_t TILE = HYP_CUDA_TOPK_TILE / WORDS;
+#pragma unroll 1
+    for (int64_t run = TILE; run <= count; run *= 2) {
+#pragma unroll 1
+        for (int64_t apart = run / 2; apart >= TILE; apart /= 2) {
+            __syncthreads();
+            exchange(list, count, 0, run, apart);
+        }
+#pragma unroll 1
+        for (int64_t base = 0; base < count; base += TILE) {
+            __syncthreads();
+#pragma unroll 1
+            for (int64_t i = threadIdx.x; i < TILE; i += blockDim.x) tile[i] = list[base + i];
+            sort_within(tile, TILE, base, run == TILE ? 2 : run, run);
+#pragma unroll 1
+            for (int64_t i = threadIdx.x; i < TILE; i += blockDim.x) list[base + i] = tile[i];
+        }
+    }
+    __syncthreads();
+}
+
+// A block has a lane, or a part of one, at a time.
+template <int WORDS> __device__ __forceinline__ void select_first(const hyp_cuda_topk &p)
+{
+    typedef ranked_number<WORDS> number;
     extern __shared__ double shared[];
     uint32_t *counts = (uint32_t *)shared, *next = counts + HYP_CUDA_DIGITS + 4;
+    number *tile = (number *)(shared + HYP_CUDA_TOPK_COUNTS);
 #pragma unroll 1
     for (int64_t self = blockIdx.x; self < p.total; self += gridDim.x) {
         int64_t lane = divide(self, p.parts), part = self - lane * p.parts.size, o = divide(lane, p.inner);
         int64_t column = lane - o * p.inner.size, begin = part * p.terms, left = p.axis - begin;
-        ranked_list list = {o * p.axis * p.inner.size + column, begin, left < p.terms ? left : p.terms};
+        ranked_list<WORDS> list = {o * p.axis * p.inner.size + column, begin, left < p.terms ? left : p.terms};
         if (p.from_list) list = {lane * p.terms, 0, p.terms};
-        hyp_cuda_ranked *to = p.to_list ? (hyp_cuda_ranked *)p.list + self * p.k
-                              : p.room  ? (hyp_cuda_ranked *)p.room + blockIdx.x * p.padded
-                                        : (hyp_cuda_ranked *)(shared + HYP_CUDA_TOPK_COUNTS);
-        ranked_bound bound = find_bound(p, list, counts);
+        number *to = p.to_list ? (number *)p.list + self * p.k
+                     : p.room  ? (number *)p.room + blockIdx.x * p.padded
+                               : tile;
+        const ranked_bound<WORDS> bound = find_bound(p, list, counts);
         __syncthreads();
         if (threadIdx.x == 0) *next = 0;
         __syncthreads();
-#pragma unroll 1
-        for (int64_t i = threadIdx.x; i < list.count; i += HYP_CUDA_DIGITS) {
-            hyp_cuda_ranked e = list.get(p, i);
+        list.each(p, [&](const number &e) {
             if (bound.holds(e)) to[atomicAdd(next, 1)] = e;
-        }
+        });
         __syncthreads();
 #pragma unroll 1
-        for (int64_t i = *next + threadIdx.x; i < (p.to_list ? p.k : p.padded); i += HYP_CUDA_DIGITS)
-            to[i] = {0, p.axis};
+        for (int64_t i = *next + threadIdx.x; i < (p.to_list ? p.k : p.padded); i += blockDim.x)
+            to[i] = number::of(0, p.axis);
         if (p.to_list) continue;
-        sort_ranked(to, p.padded);
+        if (p.room)
+            sort_tiles(to, p.padded, tile);
+        else
+            sort_within(to, p.padded, 0, 2, p.padded);
 #pragma unroll 1
-        for (int64_t i = threadIdx.x; i < p.k; i += HYP_CUDA_DIGITS) {
-            int64_t y = (o * p.k + i) * p.inner.size + column, at = to[i].at;
+        for (int64_t i = threadIdx.x; i < p.k; i += blockDim.x) {
+            int64_t y = (o * p.k + i) * p.inner.size + column, at = to[i].at();
             ((int64_t *)p.places)[y] = at;
             move(p.order.size, p.values, y, p.x, (o * p.axis + at) * p.inner.size + column);
         }
@@ -244,53 +403,104 @@ template <typename C> struct sum_or_product {
     __device__ C operator()(C a, C b) const { return product ? a * b : a + b; }
 };
 
+// Elements of one type, or, where that is HYP_DTYPE_NONE, of the one that the arguments tell.
+template <typename C, uint32_t DTYPE> struct scanned {
+    const hyp_cuda_scan &p;
+    int64_t start; // of the lane
+
+    __device__ int64_t place(int64_t i) const { return start + (p.reverse ? p.axis - 1 - i : i) * p.inner.size; }
+    __device__ uint64_t bits(int64_t i) const
+    {
+        return load_bits(element_size(DTYPE ? DTYPE : p.dtype), p.x, place(i));
+    }
+    __device__ C value(uint64_t bits) const
+    {
+        if (DTYPE) return from_bits<C>(DTYPE, bits);
+        return p.mask ? (C)((bits & p.mask) != 0) : from_bits<C>(p.dtype, bits);
+    }
+    __device__ void put(int64_t i, C v) const
+    {
+        if (DTYPE)
+            store_bits(element_size(DTYPE), p.y, place(i), to_bits(DTYPE, v));
+        else
+            store<C>(p.y_dtype, p.y, place(i), v);
+    }
+};
+
+// What the elements begin .. limit - 1 of a lane have together; the threads of its team take turns.
+template <typename C, uint32_t DTYPE>
+__device__ __forceinline__ C scan_total(const scanned<C, DTYPE> &x, int64_t begin, int64_t limit, C nothing, C *room,
+                                        sum_or_product<C> both)
+{
+    constexpr int AT_ONCE = HYP_CUDA_SCAN_EACH;
+    C mine = nothing, total;
+#pragma unroll 1
+    for (int64_t i = begin + threadIdx.x; i < limit; i += AT_ONCE * (int64_t)blockDim.x) {
+        uint64_t bits[AT_ONCE];
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) {
+            int64_t at = i + j * (int64_t)blockDim.x;
+            bits[j] = x.bits(at < limit ? at : i);
+        }
+#pragma unroll(DTYPE ? AT_ONCE : 1)
+        for (int j = 0; j < AT_ONCE; j++)
+            if (i + j * (int64_t)blockDim.x < limit) mine = both(mine, x.value(bits[j]));
+    }
+    before_in_team(mine, nothing, room, both, total);
+    return total;
+}
+
 // Every thread takes part in every round, for the barriers.
-template <typename C> __device__ __forceinline__ void scan(const hyp_cuda_scan &p)
+template <typename C, uint32_t DTYPE> __device__ __forceinline__ void scan(const hyp_cuda_scan &p)
 {
     extern __shared__ double shared[];
-    constexpr int EACH = HYP_CUDA_SCAN_EACH;
+    constexpr int EACH = HYP_CUDA_SCAN_EACH, UNROLLED = DTYPE ? EACH : 1;
     const sum_or_product<C> both = {p.product != 0};
     const C nothing = p.product ? (C)1 : (C)0;
-    const uint32_t size = element_size(p.dtype);
-    const int64_t inner = p.inner.size, tile = (int64_t)blockDim.x * EACH;
+    const int64_t tile = (int64_t)blockDim.x * EACH;
+    C *room = (C *)shared;
 #pragma unroll 1
     for (int64_t first = (int64_t)blockIdx.x * blockDim.y; first < p.total; first += (int64_t)gridDim.x * blockDim.y) {
         int64_t self = first + threadIdx.y, part = divide(self, p.lanes), lane = self - part * p.lanes.size;
-        int64_t o = divide(lane, p.inner), start = o * p.axis * inner + (lane - o * inner);
-        int64_t begin = part * p.terms, limit = begin + p.terms < p.axis ? begin + p.terms : p.axis;
+        int64_t o = divide(lane, p.inner), begin = part * p.terms;
+        int64_t limit = begin + p.terms < p.axis ? begin + p.terms : p.axis;
+        const scanned<C, DTYPE> x = {p, o * p.axis * p.inner.size + (lane - o * p.inner.size)};
         if (self >= p.total) limit = begin;
+        if (p.makes_sums) {
+            C total = scan_total(x, begin, limit, nothing, room, both);
+            if (threadIdx.x == 0 && self < p.total) ((C *)p.sums)[self] = total;
+            continue;
+        }
         C all = nothing;
-#pragma unroll 1
-        for (int64_t q = 0; p.sums && !p.makes_sums && self < p.total && q < part; q++)
-            all = both(all, ((const C *)p.sums)[q * p.lanes.size + lane]);
+        if (p.sums) { // of the parts before this one
+            C mine = nothing;
+#pragma unroll 4
+            for (int64_t q = threadIdx.x; q < part && self < p.total; q += blockDim.x)
+                mine = both(mine, ((const C *)p.sums)[q * p.lanes.size + lane]);
+            before_in_team(mine, nothing, room, both, all);
+        }
+        uint64_t bits[EACH];
 #pragma unroll 1
         for (int64_t done = 0; done < p.terms; done += tile) { // as often in all teams
             int64_t at = begin + done + threadIdx.x * EACH;
-            uint64_t bits[EACH];
             C v[EACH], mine = nothing, total;
 #pragma unroll
             for (int e = 0; e < EACH; e++) // all are asked for before the first is needed
-                if (at + e < limit)
-                    bits[e] = load_bits(size, p.x, start + (p.reverse ? p.axis - 1 - at - e : at + e) * inner);
-#pragma unroll 1
+                if (at + e < limit) bits[e] = x.bits(at + e);
+#pragma unroll(UNROLLED)
             for (int e = 0; e < EACH; e++) {
-                v[e] = at + e >= limit ? nothing
-                       : p.mask        ? (C)((bits[e] & p.mask) != 0)
-                                       : from_bits<C>(p.dtype, bits[e]);
+                v[e] = at + e < limit ? x.value(bits[e]) : nothing;
                 mine = both(mine, v[e]);
             }
-            C sum = both(all, before_in_team(mine, nothing, (C *)shared, both, total));
+            C sum = both(all, before_in_team(mine, nothing, room, both, total));
             all = both(all, total);
-            if (p.makes_sums) continue;
-#pragma unroll 1
-            for (int e = 0; e < EACH && at + e < limit; e++) {
+#pragma unroll(UNROLLED)
+            for (int e = 0; e < EACH; e++) {
                 C next = both(sum, v[e]);
-                store<C>(p.y_dtype, p.y, start + (p.reverse ? p.axis - 1 - at - e : at + e) * inner,
-                         p.exclusive ? sum : next);
+                if (at + e < limit) x.put(at + e, p.exclusive ? sum : next);
                 sum = next;
             }
         }
-        if (p.makes_sums && threadIdx.x == 0 && self < p.total) ((C *)p.sums)[self] = all;
     }
 }
 
@@ -328,6 +538,11 @@ __device__ __forceinline__ void list_nonzero(const hyp_cuda_nonzero &p)
 
 KERNEL(nonzero, hyp_cuda_nonzero, list_nonzero(p))
 KERNEL(locate, hyp_cuda_locate, locate_first(p))
-KERNEL(topk, hyp_cuda_topk, select_first(p))
-KERNEL(scan_f64, hyp_cuda_scan, scan<double>(p))
-KERNEL(scan_u64, hyp_cuda_scan, scan<uint64_t>(p))
+KERNEL(topk_short, hyp_cuda_topk, select_first<1>(p))
+KERNEL(topk_long, hyp_cuda_topk, select_first<2>(p))
+KERNEL(scan_f64, hyp_cuda_scan, (scan<double, HYP_DTYPE_NONE>(p)))
+KERNEL(scan_u64, hyp_cuda_scan, (scan<uint64_t, HYP_DTYPE_NONE>(p)))
+KERNEL(scan_of_f32, hyp_cuda_scan, (scan<double, HYP_F32>(p)))
+KERNEL(scan_of_f16, hyp_cuda_scan, (scan<double, HYP_F16>(p)))
+KERNEL(scan_of_bf16, hyp_cuda_scan, (scan<double, HYP_BF16>(p)))
+KERNEL(scan_of_i64, hyp_cuda_scan, (scan<uint64_t, HYP_I64>(p)))

@@ -21,22 +21,23 @@ typedef struct hyp_cuda_ranked {
 } hyp_cuda_ranked;
 
 /* The first, or the last, of the elements of each lane of x that come before all others. Where a lane is made in parts
- * these leave hyp_cuda_ranked[part, lane] at y, of which a second launch then takes the first. */
+ * these leave hyp_cuda_ranked[part, lane] in `list`, of which a second launch then takes the first. */
 typedef struct hyp_cuda_locate {
     hyp_cuda_order order;
-    uint64_t x, y;
+    uint64_t x, list, places, values; /* values: 0 = places alone are wanted */
     hyp_cuda_extent lanes, inner;
     int64_t axis, terms, total; /* terms: of a part; total: lanes times parts */
-    uint32_t from_list, to_list, last, along_x;
+    int64_t parts;              /* that are in the list for each lane; 0 = elements are looked at */
+    uint32_t to_list, last, along_x, pad;
 } hyp_cuda_locate;
 
 /* The first k elements of each lane of x, in their order. Where a lane is made in parts these leave
- * hyp_cuda_ranked[lane, part, k] in `list`, in any order and filled up with such of key 0 behind the axis, which a
- * second launch takes. */
+ * numbers[lane, part, k] in `list`, in any order and filled up with such of key 0 behind the axis, which a
+ * second launch takes. A number is of one word in topk_short, for elements of up to four bytes, else of two. */
 typedef struct hyp_cuda_topk {
     hyp_cuda_order order;
     uint64_t x, values, places, list;
-    uint64_t room; /* hyp_cuda_ranked[block, padded] to sort in; 0 = shared memory */
+    uint64_t room; /* numbers[block, padded] to sort in; 0 = shared memory */
     hyp_cuda_extent inner, parts;
     int64_t axis, terms, total; /* terms: of a part, or from_list those of a lane; total: lanes times parts */
     int64_t k, padded;          /* padded: a power of two */
@@ -53,7 +54,7 @@ typedef struct hyp_cuda_scan {
     uint64_t mask;              /* elements are 1 where they have one of these bits, else 0; 0 = they are themselves */
     uint32_t dtype, y_dtype;
     uint32_t product, exclusive, reverse;
-    uint32_t makes_sums;
+    uint32_t makes_sums; /* and nothing else */
 } hyp_cuda_scan;
 
 /* The places of x of which `counts`, int64_t [count], tells how many there are up to each: y[axis, room], where what

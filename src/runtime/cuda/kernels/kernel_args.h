@@ -23,8 +23,8 @@
     X(batch_gradient_f32) X(batch_gradient_f64) X(batch_gradient_pieces) \
     X(batch_stats_end_f32) X(batch_stats_end_f64) X(batch_gradient_end_f32) X(batch_gradient_end_f64) \
     X(gather_along) X(gather_nd) X(scatter_list) X(scatter_sort) X(scatter) X(scatter_pieces) X(scatter_elements) \
-    X(locate) X(topk) X(scan_f64) X(scan_u64) X(one_hot) X(trilu) X(reverse) \
-    X(resize_lists) X(resize_f32) X(resize_f64) X(resize_nearest) X(sample_f32) X(sample_f64) \
+    X(locate) X(topk_short) X(topk_long) X(scan_f64) X(scan_u64) X(scan_of_f32) X(scan_of_f16) X(scan_of_bf16) X(scan_of_i64) X(one_hot) X(trilu) X(reverse) \
+    X(resize_lists) X(resize_f32) X(resize_f64) X(resize_rows_2) X(resize_rows_4) X(resize_nearest) X(sample_f32) X(sample_f64) \
     X(nonzero) X(tensor_scatter) X(lrn) X(product_f64) X(product_u64) \
     X(range_f64) X(range_u64) X(random_uniform) X(prefetch) \
     X(conv_f32) X(conv_f64) X(conv_u64) X(conv_transpose_f32) X(conv_transpose_f64) X(conv_transpose_u64) \
@@ -59,10 +59,13 @@ enum {
     HYP_CUDA_PW_INSTRS = HYP_CUDA_PW_REGISTERS + 2 * HYP_CUDA_PW_OUTPUTS,
     HYP_CUDA_PW_VECTOR = 8, /* neighbours that one thread of pointwise_f32 does at a time */
     HYP_CUDA_FILL_VALUES = 32,
-    HYP_CUDA_ROW_PIECES = 2,      /* pieces of a row that one thread of softmax_rows and norm_rows keeps in registers */
+    HYP_CUDA_ROW_PIECES = 2, /* pieces of a row that one thread of softmax_rows and norm_rows keeps in registers */
     HYP_CUDA_REDUCE_THREADS = 256, /* of a block of a reduction */
-    HYP_CUDA_DIGITS = 256,         /* that scatter_sort and topk go by at a time, and threads of their blocks */
+    HYP_CUDA_DIGITS =
+        256, /* that scatter_sort and topk go by at a time; threads of a block of the former, the least of the latter */
     HYP_CUDA_TOPK_COUNTS = 132,   /* doubles in front of what a block of topk sorts: HYP_CUDA_DIGITS + 5 counters */
+    HYP_CUDA_TOPK_TILE = 4096,    /* words behind these: what a block of topk sorts in shared memory */
+    HYP_CUDA_RESIZE_EACH = 4,     /* columns of a row that a thread of resize_rows has */
     HYP_CUDA_SCAN_EACH = 4,       /* neighbours that a thread of a scan has */
     HYP_CUDA_SPATIAL = 3,         /* axes that windows slide over */
     HYP_CUDA_GATES = 4,           /* of a recurrence, at most */

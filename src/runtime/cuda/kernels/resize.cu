@@ -96,15 +96,135 @@ template <typename C> __device__ __forceinline__ void resize_weighted(const hyp_
     }
 }
 
+// ---- rows ---------------------------------------------------------------------------------------------------------
+
+// A thread has some columns of many rows of the result: where a column comes from along axis 1, and its weights, are
+// found once, and what is true of a row for all of its columns.
+
+// A row of the result, by its number.
+struct resized_row {
+    int64_t i, image, middle; // i: along axis 0
+
+    __device__ resized_row(const hyp_cuda_resize &p, int64_t row)
+    {
+        int64_t rest = divide(row, p.middle), outer = divide(rest, p.out[0]);
+        middle = row - rest * p.middle.size;
+        i = rest - outer * p.out[0].size;
+        image = outer * p.axis[0].line.in;
+    }
+    // Where the row of x begins that has this place along axis 0.
+    __device__ int64_t from(const hyp_cuda_resize &p, int64_t place) const
+    {
+        return ((image + place) * p.middle.size + middle) * p.axis[1].line.in * p.inner.size;
+    }
+};
+
+// Calls columns(first) for each tile of columns, which gives what is to be called for its rows.
+template <typename F> __device__ __forceinline__ void for_tiles(const hyp_cuda_resize &p, F columns)
+{
+    const int64_t width = (int64_t)blockDim.x * HYP_CUDA_RESIZE_EACH;
+#pragma unroll 1
+    for (int64_t tile = blockIdx.x; tile < p.tiles.size * p.groups; tile += gridDim.x) {
+        int64_t group = divide(tile, p.tiles);
+        columns((tile - group * p.tiles.size) * width + threadIdx.x, group * blockDim.y + threadIdx.y);
+    }
+}
+
+template <int TAPS> __device__ __forceinline__ void resize_rows(const hyp_cuda_resize &p)
+{
+    constexpr int EACH = HYP_CUDA_RESIZE_EACH;
+    const hyp_cuda_resize_list &one = p.axis[0], &two = p.axis[1];
+    const float extrapolation = (float)p.extrapolation;
+    const bool both = one.line.taps != 0;
+    for_tiles(p, [&](int64_t first, int64_t first_row) {
+        uint32_t from[EACH][TAPS];
+        float weight[EACH][TAPS];
+        bool outside[EACH];
+#pragma unroll
+        for (int e = 0; e < EACH; e++) {
+            int64_t column = first + e * (int64_t)blockDim.x, i = divide(column, p.inner);
+            if (column >= p.columns) continue;
+            const resized b(two, i);
+            outside[e] = b.outside;
+#pragma unroll
+            for (int t = 0; t < TAPS; t++) {
+                from[e][t] = (uint32_t)(b.source(two, t) * p.inner.size + (column - i * p.inner.size));
+                weight[e][t] = (float)((const double *)two.weights)[i * TAPS + t];
+            }
+        }
+#pragma unroll 1
+        for (int64_t row = first_row; row < p.rows; row += p.groups * blockDim.y) {
+            const resized_row at(p, row);
+            const resized a(one, at.i);
+            int64_t start[TAPS];
+            float row_weight[TAPS];
+#pragma unroll
+            for (int t = 0; t < TAPS; t++) {
+                if (t > 0 && !both) continue;
+                start[t] = at.from(p, a.source(one, t));
+                row_weight[t] = both ? (float)((const double *)one.weights)[at.i * TAPS + t] : 1.0f;
+            }
+#pragma unroll
+            for (int e = 0; e < EACH; e++) {
+                int64_t column = first + e * (int64_t)blockDim.x;
+                if (column >= p.columns) continue;
+                float all = 0;
+#pragma unroll
+                for (int t2 = 0; t2 < TAPS; t2++) {
+                    float sum = a.outside ? extrapolation : 0.0f;
+                    if (!both) {
+                        sum = load_native<float>(p.x_dtype, p.x, start[0] + from[e][t2]);
+                    } else if (!a.outside) {
+#pragma unroll
+                        for (int t1 = 0; t1 < TAPS; t1++)
+                            sum += row_weight[t1] * load_native<float>(p.x_dtype, p.x, start[t1] + from[e][t2]);
+                    }
+                    all += weight[e][t2] * sum;
+                }
+                store_native(p.y_dtype, p.y, row * p.columns + column, outside[e] ? extrapolation : all);
+            }
+        }
+    });
+}
+
+// T has the bits of an element.
+template <typename T> __device__ __forceinline__ void resize_rows_to_nearest(const hyp_cuda_resize &p)
+{
+    constexpr int EACH = HYP_CUDA_RESIZE_EACH;
+    const hyp_cuda_resize_list &one = p.axis[0], &two = p.axis[1];
+    for_tiles(p, [&](int64_t first, int64_t first_row) {
+        int64_t from[EACH]; // -1: outside
+#pragma unroll
+        for (int e = 0; e < EACH; e++) {
+            int64_t column = first + e * (int64_t)blockDim.x, i = divide(column, p.inner);
+            if (column >= p.columns) continue;
+            const resized b(two, i);
+            from[e] = b.outside ? -1 : b.source(two, 0) * p.inner.size + (column - i * p.inner.size);
+        }
+#pragma unroll 1
+        for (int64_t row = first_row; row < p.rows; row += p.groups * blockDim.y) {
+            const resized_row at(p, row);
+            const resized a(one, at.i);
+            const T *x = (const T *)p.x + at.from(p, a.source(one, 0));
+            T *y = (T *)p.y + row * p.columns, v[EACH];
+#pragma unroll
+            for (int e = 0; e < EACH; e++)
+                if (first + e * (int64_t)blockDim.x < p.columns)
+                    v[e] = a.outside || from[e] < 0 ? (T)p.outside : x[from[e]];
+#pragma unroll
+            for (int e = 0; e < EACH; e++)
+                if (first + e * (int64_t)blockDim.x < p.columns) y[first + e * (int64_t)blockDim.x] = v[e];
+        }
+    });
+}
+
 __device__ __forceinline__ void resize_to_nearest(const hyp_cuda_resize &p)
 {
-#pragma unroll 1
-    for (int64_t y = first_thread(); y < p.total; y += thread_count()) {
-        const resized_place at(p, y);
-        const resized a(p.axis[0], at.i[0]), b(p.axis[1], at.i[1]);
-        bool outside = a.outside || b.outside;
-        int64_t from = at.from(p, a.source(p.axis[0], 0), b.source(p.axis[1], 0));
-        store_bits(p.size, p.y, y, outside ? p.outside : load_bits(p.size, p.x, from));
+    switch (p.size) {
+    case 1: resize_rows_to_nearest<uint8_t>(p); break;
+    case 2: resize_rows_to_nearest<uint16_t>(p); break;
+    case 4: resize_rows_to_nearest<uint32_t>(p); break;
+    default: resize_rows_to_nearest<uint64_t>(p);
     }
 }
 
@@ -113,4 +233,6 @@ __device__ __forceinline__ void resize_to_nearest(const hyp_cuda_resize &p)
 KERNEL(resize_lists, hyp_cuda_resize, list_resized(p))
 KERNEL(resize_f32, hyp_cuda_resize, resize_weighted<float>(p))
 KERNEL(resize_f64, hyp_cuda_resize, resize_weighted<double>(p))
+KERNEL(resize_rows_2, hyp_cuda_resize, resize_rows<2>(p))
+KERNEL(resize_rows_4, hyp_cuda_resize, resize_rows<4>(p))
 KERNEL(resize_nearest, hyp_cuda_resize, resize_to_nearest(p))

@@ -17,6 +17,10 @@ typedef struct hyp_cuda_resize {
     hyp_cuda_resize_list axis[2];
     hyp_cuda_extent out[2], middle, inner;
     int64_t total;        /* elements of y */
+    int64_t rows,
+        columns; /* y[outer, out of 0, middle] and y[out of 1, inner], which resize_rows_* and resize_nearest divide */
+    hyp_cuda_extent tiles; /* of columns, HYP_CUDA_RESIZE_EACH for each thread along x of a block, */
+    int64_t groups;        /* and of rows: blocks of a tile */
     uint64_t outside;     /* the bits of an element that is outside, */
     double extrapolation; /* and what it is */
     uint32_t x_dtype, y_dtype;

@@ -56,62 +56,86 @@ static hyp_cuda_order order_of(hyp_dtype dtype, bool largest, bool nan_first)
 typedef struct locate {
     hyp_cuda_locate first, second;
     hyp_cuda_grid first_grid, second_grid;
-    uint32_t x, y;
+    uint32_t x, places, values_plus1; /* values: where they are wanted, too */
     bool in_parts;
 } locate;
 
 static hyp_status locate_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 {
     locate *p = data;
-    p->first.x = s->at[p->x];
-    p->first.y = p->in_parts ? s->room : s->at[p->y];
+    hyp_cuda_locate *last = p->in_parts ? &p->second : &p->first;
+    p->first.x = last->x = s->at[p->x];
+    p->first.list = last->list = p->in_parts ? s->room : 0;
+    last->places = s->at[p->places];
+    last->values = p->values_plus1 ? s->at[p->values_plus1 - 1] : 0;
     HYP_TRY(hyp_cuda_launch(s, &p->first_grid, &p->first, diag));
-    if (!p->in_parts) return HYP_OK;
-    p->second.x = s->room;
-    p->second.y = s->at[p->y];
-    return hyp_cuda_launch(s, &p->second_grid, &p->second, diag);
+    return p->in_parts ? hyp_cuda_launch(s, &p->second_grid, &p->second, diag) : HYP_OK;
 }
 
-hyp_status hyp_cuda_add_locate(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+/* Threads that share a lane lie along x where elements of it are neighbours, so many that each has some and the device
+ * is full; where neighbours are of other lanes a thread has a lane of its own if there are enough of them. */
+static hyp_cuda_grid locate_grid(const hyp_cuda_device *device, int64_t lanes, const hyp_along *s)
+{
+    enum { THREADS = 256, WARP = 32, EACH = 8 };
+    const hyp_cuda_kernel kernel = HYP_CUDA_KERNEL_locate;
+    const uint32_t room = sizeof(hyp_cuda_ranked);
+    const int64_t wanted = wanted_threads(device);
+    hyp_cuda_grid grid = {.kernel = kernel, .block_x = THREADS, .block_y = 1};
+    if (s->inner > 1) return lanes >= wanted ? grid : hyp_cuda_column_grid(kernel, device, lanes, s->size, false, room);
+    grid.block_x = WARP;
+    while (grid.block_x < THREADS && lanes < wanted / grid.block_x && s->size > EACH * (int64_t)grid.block_x)
+        grid.block_x *= 2;
+    grid.block_y = THREADS / grid.block_x;
+    grid.shared_bytes = THREADS / WARP * room;
+    return grid;
+}
+
+/* What comes first of each lane of x, as its places and, where they are wanted, its values. There are lanes. */
+static hyp_status add_first(hyp_cuda_build *b, const hyp_along *s, hyp_cuda_order order, bool last_of_equals,
+                            uint32_t x, uint32_t places, uint32_t values_plus1)
 {
     enum { EACH = 16, MOST = 1024 }; /* EACH: elements that a thread has at least */
     const hyp_cuda_kernel kernel = HYP_CUDA_KERNEL_locate;
     const hyp_cuda_device *device = b->session->model->device;
-    const uint32_t room = sizeof(hyp_cuda_ranked);
-    hyp_along s;
     void *data;
-    HYP_TRY(hyp_kernel_read_locate(c, &s));
-    if (c->out[0].count == 0) return HYP_OK;
-    const int64_t lanes = s.outer * s.inner;
-    const bool along_x = s.inner == 1;
-    hyp_cuda_grid grid = hyp_cuda_column_grid(kernel, device, lanes, s.size, along_x, room);
-    const int64_t team = along_x ? grid.block_x : grid.block_y, most = s.size / (EACH * team);
+    const int64_t lanes = s->outer * s->inner;
+    const bool along_x = s->inner == 1;
+    hyp_cuda_grid grid = locate_grid(device, lanes, s);
+    const int64_t team = along_x ? grid.block_x : grid.block_y, most = s->size / (EACH * team);
     const int64_t parts = parts_of(wanted_threads(device), lanes, team, most < MOST ? most : MOST);
     HYP_TRY(hyp_cuda_add_op(b, locate_run, sizeof(locate), &data));
     locate *p = data;
-    *p = (locate){.x = hyp_plan_call_input(k, 0) - 1, .y = k->outputs[0], .in_parts = parts > 1};
-    p->first = (hyp_cuda_locate){.order = order_of(c->in[0].dtype, strcmp(k->kernel, "argmax") == 0, true),
+    *p = (locate){.x = x, .places = places, .values_plus1 = values_plus1, .in_parts = parts > 1};
+    p->first = (hyp_cuda_locate){.order = order,
                                  .lanes = hyp_cuda_extent_of(lanes),
-                                 .inner = hyp_cuda_extent_of(s.inner),
-                                 .axis = s.size,
-                                 .terms = (s.size + parts - 1) / parts,
+                                 .inner = hyp_cuda_extent_of(s->inner),
+                                 .axis = s->size,
+                                 .terms = (s->size + parts - 1) / parts,
                                  .total = lanes * parts,
                                  .to_list = parts > 1,
-                                 .last = c->attrs[2].i != 0,
+                                 .last = last_of_equals,
                                  .along_x = along_x};
     grid.blocks = hyp_cuda_blocks(device, p->first.total, along_x ? grid.block_y : grid.block_x);
     p->first_grid = grid;
-    if (parts > 1) { /* [part, lane]: a lane's are as elements along the first axis */
+    if (parts > 1) {
         p->second = p->first;
-        p->second.inner = hyp_cuda_extent_of(lanes);
-        p->second.axis = p->second.terms = parts;
+        p->second.parts = parts;
         p->second.total = lanes;
-        p->second.from_list = 1;
         p->second.to_list = p->second.along_x = 0;
-        p->second_grid = hyp_cuda_column_grid(kernel, device, lanes, parts, false, room);
+        p->second_grid = hyp_cuda_column_grid(kernel, device, lanes, parts, false, sizeof(hyp_cuda_ranked));
         HYP_TRY(hyp_cuda_want_room(b, (size_t)p->first.total * sizeof(hyp_cuda_ranked)));
     }
     return hyp_cuda_need_kernel(b, kernel);
+}
+
+hyp_status hyp_cuda_add_locate(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+{
+    const bool largest = strcmp(k->kernel, "argmax") == 0;
+    hyp_along s;
+    HYP_TRY(hyp_kernel_read_locate(c, &s));
+    if (c->out[0].count == 0) return HYP_OK;
+    return add_first(b, &s, order_of(c->in[0].dtype, largest, true), c->attrs[2].i != 0, hyp_plan_call_input(k, 0) - 1,
+                     k->outputs[0], 0);
 }
 
 /* ---- the first k ------------------------------------------------------------------------------------------- */
@@ -156,34 +180,51 @@ static hyp_cuda_topk take_parts(const hyp_cuda_topk *parts, int64_t lanes)
     return args;
 }
 
+/* Blocks for so many lanes or parts, in whose shared memory the last launch sorts so many words: more threads where
+ * sorting takes the most. */
+static hyp_cuda_grid topk_grid(const hyp_cuda_device *device, hyp_cuda_kernel kernel, int64_t total, int64_t words)
+{
+    enum { BLOCKS_PER_MULTIPROCESSOR = 8, MANY = 1024 };
+    const int64_t most = (int64_t)device->multiprocessors * BLOCKS_PER_MULTIPROCESSOR;
+    return (hyp_cuda_grid){.kernel = kernel,
+                           .blocks = (uint32_t)(total < most ? total : most),
+                           .block_x = words > MANY ? 2 * HYP_CUDA_DIGITS : HYP_CUDA_DIGITS,
+                           .block_y = 1,
+                           .shared_bytes = (HYP_CUDA_TOPK_COUNTS + (uint32_t)words) * (uint32_t)sizeof(uint64_t)};
+}
+
 hyp_status hyp_cuda_add_topk(hyp_cuda_build *b, const HypPlan__Call *call, const hyp_kernel_call *c)
 {
-    /* LEAST: elements of a part; IN_SHARED: what a block can sort in its shared memory */
-    enum { LEAST = 4096, IN_SHARED = 2048, BLOCKS_PER_MULTIPROCESSOR = 4 };
+    enum { LEAST = 2048, WANTED_PER_MULTIPROCESSOR = 8 }; /* LEAST: elements of a part */
     const hyp_cuda_device *device = b->session->model->device;
-    const int64_t multiprocessors = device->multiprocessors;
+    const uint32_t x = hyp_plan_call_input(call, 0) - 1;
+    const bool largest = c->attrs[2].i != 0, is_short = hyp_dtype_size(c->in[0].dtype) <= sizeof(uint32_t);
+    const hyp_cuda_kernel kernel = is_short ? HYP_CUDA_KERNEL_topk_short : HYP_CUDA_KERNEL_topk_long;
+    const int64_t words = is_short ? 1 : 2; /* of a number */
     hyp_along s;
     int64_t k, padded = 1;
     void *data;
     HYP_TRY(hyp_kernel_read_topk(c, &s, &k));
     if (c->out[0].count == 0) return HYP_OK;
+    const hyp_cuda_order order = order_of(c->in[0].dtype, largest, largest);
+    if (k == 1) return add_first(b, &s, order, false, x, call->outputs[1], call->outputs[0] + 1);
     if (s.size > INT32_MAX)
         return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED,
                         "the CUDA kernel for topk takes axes of up to %d elements, not %lld", INT32_MAX,
                         (long long)s.size);
     while (padded < k) padded *= 2;
-    const bool in_shared = padded <= IN_SHARED;
+    const bool in_shared = words * padded <= HYP_CUDA_TOPK_TILE;
     const int64_t lanes = s.outer * s.inner, least = 4 * k > LEAST ? 4 * k : LEAST;
-    const int64_t parts = in_shared ? parts_of(multiprocessors, lanes, 1, s.size / least) : 1;
+    const int64_t wanted = (int64_t)device->multiprocessors * WANTED_PER_MULTIPROCESSOR;
+    const int64_t parts = in_shared ? parts_of(wanted, lanes, 1, s.size / least) : 1;
     HYP_TRY(hyp_cuda_add_op(b, topk_run, sizeof(topk), &data));
     topk *p = data;
-    *p = (topk){.x = hyp_plan_call_input(call, 0) - 1,
+    *p = (topk){.x = x,
                 .values = call->outputs[0],
                 .places = call->outputs[1],
                 .in_parts = parts > 1,
                 .sorts_in_room = !in_shared};
-    const bool largest = c->attrs[2].i != 0;
-    p->first = (hyp_cuda_topk){.order = order_of(c->in[0].dtype, largest, largest),
+    p->first = (hyp_cuda_topk){.order = order,
                                .inner = hyp_cuda_extent_of(s.inner),
                                .parts = hyp_cuda_extent_of(parts),
                                .axis = s.size,
@@ -191,23 +232,16 @@ hyp_status hyp_cuda_add_topk(hyp_cuda_build *b, const HypPlan__Call *call, const
                                .total = lanes * parts,
                                .k = k,
                                .padded = padded,
+                               .digits = order.size + digits_of(s.size),
                                .to_list = parts > 1};
-    p->first.digits = p->first.order.size + digits_of(s.size);
-    p->first_grid = (hyp_cuda_grid){.kernel = HYP_CUDA_KERNEL_topk,
-                                    .block_x = HYP_CUDA_DIGITS,
-                                    .block_y = 1,
-                                    .shared_bytes = HYP_CUDA_TOPK_COUNTS * sizeof(double)};
     p->second = take_parts(&p->first, lanes);
-    p->second_grid = p->first_grid;
-    const int64_t most = multiprocessors * BLOCKS_PER_MULTIPROCESSOR;
-    p->first_grid.blocks = (uint32_t)(p->first.total < most ? p->first.total : most);
-    p->second_grid.blocks = (uint32_t)(lanes < most ? lanes : most);
-    if (in_shared)
-        (parts > 1 ? &p->second_grid : &p->first_grid)->shared_bytes +=
-            (uint32_t)((size_t)padded * sizeof(hyp_cuda_ranked));
-    if (parts > 1) HYP_TRY(hyp_cuda_want_room(b, (size_t)(p->first.total * k) * sizeof(hyp_cuda_ranked)));
-    if (!in_shared) HYP_TRY(hyp_cuda_want_room(b, (size_t)(p->first_grid.blocks * padded) * sizeof(hyp_cuda_ranked)));
-    return hyp_cuda_need_kernel(b, HYP_CUDA_KERNEL_topk);
+    const int64_t sorted = in_shared ? words * padded : HYP_CUDA_TOPK_TILE;
+    p->first_grid = topk_grid(device, kernel, p->first.total, parts > 1 ? 0 : sorted);
+    p->second_grid = topk_grid(device, kernel, lanes, sorted);
+    const size_t number = (size_t)words * sizeof(uint64_t);
+    if (parts > 1) HYP_TRY(hyp_cuda_want_room(b, (size_t)(p->first.total * k) * number));
+    if (!in_shared) HYP_TRY(hyp_cuda_want_room(b, (size_t)(p->first_grid.blocks * padded) * number));
+    return hyp_cuda_need_kernel(b, kernel);
 }
 
 /* ---- running sums ------------------------------------------------------------------------------------------ */
@@ -271,10 +305,22 @@ static scan plan_scan(const hyp_cuda_device *device, const hyp_along *s, hyp_cud
                   .room = parts > 1 ? (size_t)(lanes * parts) * sizeof(double) : 0};
 }
 
+/* The most common types have kernels of their own. */
+static hyp_cuda_kernel scan_kernel(hyp_dtype dtype)
+{
+    switch (dtype) {
+    case HYP_F32: return HYP_CUDA_KERNEL_scan_of_f32;
+    case HYP_F16: return HYP_CUDA_KERNEL_scan_of_f16;
+    case HYP_BF16: return HYP_CUDA_KERNEL_scan_of_bf16;
+    case HYP_I64: return HYP_CUDA_KERNEL_scan_of_i64;
+    default: return hyp_dtype_is_float(dtype) ? HYP_CUDA_KERNEL_scan_f64 : HYP_CUDA_KERNEL_scan_u64;
+    }
+}
+
 hyp_status hyp_cuda_add_scan(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
 {
     const hyp_array *x = &c->in[0];
-    const hyp_cuda_kernel kernel = hyp_array_is_float(x) ? HYP_CUDA_KERNEL_scan_f64 : HYP_CUDA_KERNEL_scan_u64;
+    const hyp_cuda_kernel kernel = scan_kernel(x->dtype);
     hyp_along s;
     void *data;
     HYP_TRY(hyp_kernel_read_scan(c, &s));

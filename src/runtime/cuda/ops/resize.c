@@ -109,6 +109,37 @@ static bool take_lists(hyp_cuda_resize *stage, size_t *room)
     return true;
 }
 
+/* The kernel that makes so many neighbours of each axis into an element by rows, HYP_CUDA_KERNEL_COUNT if there is
+ * none. */
+static hyp_cuda_kernel rows_kernel(const hyp_cuda_resize *stage)
+{
+    const int64_t taps = stage->axis[1].line.taps, other = stage->axis[0].line.taps;
+    const bool native = stage->x_dtype != HYP_F8E4M3 && stage->y_dtype != HYP_F8E4M3;
+    const bool near = stage->axis[1].line.in <= UINT32_MAX / stage->inner.size;
+    if (!native || !near || (other != 0 && other != taps)) return HYP_CUDA_KERNEL_COUNT;
+    return taps == 2   ? HYP_CUDA_KERNEL_resize_rows_2
+           : taps == 4 ? HYP_CUDA_KERNEL_resize_rows_4
+                       : HYP_CUDA_KERNEL_COUNT;
+}
+
+/* Blocks for tiles of columns, as wide as there are some, and so many for the rows of each that the device is full. */
+static void deal_rows(const hyp_cuda_device *device, hyp_cuda_resize *stage, hyp_cuda_grid *grid)
+{
+    enum { THREADS = 256, LEAST = 8, PER_MULTIPROCESSOR = 16 };
+    stage->columns = stage->axis[1].line.out * stage->inner.size;
+    stage->rows = stage->total / stage->columns;
+    grid->block_x = LEAST;
+    while (grid->block_x < THREADS && (int64_t)grid->block_x * HYP_CUDA_RESIZE_EACH < stage->columns)
+        grid->block_x *= 2;
+    grid->block_y = THREADS / grid->block_x;
+    const int64_t width = (int64_t)grid->block_x * HYP_CUDA_RESIZE_EACH, tiles = (stage->columns + width - 1) / width;
+    const int64_t most = (stage->rows + grid->block_y - 1) / grid->block_y,
+                  wanted = (int64_t)device->multiprocessors * PER_MULTIPROCESSOR / tiles;
+    stage->tiles = hyp_cuda_extent_of(tiles);
+    stage->groups = wanted < 1 ? 1 : wanted < most ? wanted : most;
+    grid->blocks = hyp_cuda_blocks(device, tiles * stage->groups, 1);
+}
+
 static hyp_status plan_stages(const hyp_cuda_device *device, const hyp_kernel_call *c, const hyp_resize_line *lines,
                               const int32_t *axes, uint32_t count, resize *p, size_t *room)
 {
@@ -133,10 +164,15 @@ static hyp_status plan_stages(const hyp_cuda_device *device, const hyp_kernel_ca
         if (!last && (size_t)stage->total > most) most = (size_t)stage->total;
         p->lists[i].kernel = HYP_CUDA_KERNEL_resize_lists;
         hyp_cuda_spread(device, stage->axis[0].line.out + stage->axis[1].line.out, &p->lists[i]);
-        p->makes[i].kernel = nearest ? HYP_CUDA_KERNEL_resize_nearest
-                             : wide  ? HYP_CUDA_KERNEL_resize_f64
-                                     : HYP_CUDA_KERNEL_resize_f32;
-        hyp_cuda_spread(device, stage->total, &p->makes[i]);
+        const hyp_cuda_kernel rows = rows_kernel(stage);
+        p->makes[i].kernel = nearest                         ? HYP_CUDA_KERNEL_resize_nearest
+                             : wide                          ? HYP_CUDA_KERNEL_resize_f64
+                             : rows != HYP_CUDA_KERNEL_COUNT ? rows
+                                                             : HYP_CUDA_KERNEL_resize_f32;
+        if (nearest || p->makes[i].kernel == rows)
+            deal_rows(device, stage, &p->makes[i]);
+        else
+            hyp_cuda_spread(device, stage->total, &p->makes[i]);
     }
     for (uint32_t i = 0; i + 1 < p->count && i < 2; i++)
         if (!hyp_cuda_take_room(most, hyp_dtype_size(between), room, &p->between[i]))
@@ -167,5 +203,6 @@ hyp_status hyp_cuda_add_resize(hyp_cuda_build *b, const HypPlan__Call *k, const 
     HYP_TRY(plan_stages(b->session->model->device, &c, lines, axes, count, p, &room));
     HYP_TRY(hyp_cuda_want_room(b, room));
     HYP_TRY(hyp_cuda_need_kernel(b, HYP_CUDA_KERNEL_resize_lists));
-    return hyp_cuda_need_kernel(b, p->makes[0].kernel);
+    for (uint32_t i = 0; i < p->count; i++) HYP_TRY(hyp_cuda_need_kernel(b, p->makes[i].kernel));
+    return HYP_OK;
 }
