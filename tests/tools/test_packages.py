@@ -114,11 +114,19 @@ def check_use(made, folder):
     return [line for line in said.splitlines() if re.match(r"(pkg-config|cmake)-", line)]
 
 
+def check_folders():
+    """A build names no folder of its own for its libraries, for that would be in the number of the build."""
+    for program in ("hypatia", "hypatiac", "hypatia-egraph"):
+        said = run("readelf", "-d", os.path.join(BUILD, "bin", program))
+        assert "RUNPATH" in said and os.path.realpath(BUILD) not in said and BUILD not in said, said
+
+
 def main():
     lacking = [tool for tool in ("dpkg-deb", "dpkg-shlibdeps", "cpack", "readelf", "pkg-config", "strip") if not shutil.which(tool)]
     if lacking:
         print("skipped: there is no", ", ".join(lacking))
         sys.exit(77)
+    check_folders()
     with tempfile.TemporaryDirectory() as folder:
         made = make(folder + "/one")
         check_fields(made)
