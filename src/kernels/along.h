@@ -18,6 +18,7 @@ HYP_NODISCARD hyp_status hyp_kernel_read_reverse_sequence(const hyp_kernel_call 
 /* topk; *k is at most x->size. */
 HYP_NODISCARD hyp_status hyp_kernel_read_topk(const hyp_kernel_call *c, hyp_along *x, int64_t *k);
 HYP_NODISCARD hyp_status hyp_kernel_check_nonzero(const hyp_kernel_call *c);
+HYP_NODISCARD hyp_status hyp_kernel_check_non_max_suppression(const hyp_kernel_call *c);
 /* one-hot, of whose result the axis is the new one; of nothing all sizes are 0. */
 HYP_NODISCARD hyp_status hyp_kernel_read_one_hot(const hyp_kernel_call *c, hyp_along *y);
 

@@ -162,9 +162,7 @@ hyp_status hyp_kernel_average_pool(const hyp_kernel_call *c) { return pool_sums(
 
 hyp_status hyp_kernel_lp_pool(const hyp_kernel_call *c) { return pool_sums(c, false); }
 
-/* Indices count the elements of a tensor of y's shape, or of one that the window makes of x's: attribute 0 are the
- * spatial sizes that they count in. */
-hyp_status hyp_kernel_max_unpool(const hyp_kernel_call *c)
+hyp_status hyp_kernel_read_max_unpool(const hyp_kernel_call *c, int64_t *out_each, int64_t *out_inner)
 {
     const hyp_array *x = &c->in[0], *where = &c->in[1], *y = &c->out[0];
     const hyp_kernel_attr *sizes = &c->attrs[0];
@@ -179,6 +177,20 @@ hyp_status hyp_kernel_max_unpool(const hyp_kernel_call *c)
         each *= sizes->ints[a];
         inner *= y->dims[2 + a];
     }
+    *out_each = each;
+    *out_inner = inner;
+    return HYP_OK;
+}
+
+/* Indices count the elements of a tensor of y's shape, or of one that the window makes of x's: attribute 0 are the
+ * spatial sizes that they count in. */
+hyp_status hyp_kernel_max_unpool(const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *where = &c->in[1], *y = &c->out[0];
+    const hyp_kernel_attr *sizes = &c->attrs[0];
+    int32_t n = x->rank - 2;
+    int64_t each, inner;
+    HYP_TRY(hyp_kernel_read_max_unpool(c, &each, &inner));
     if (hyp_array_is_float(y))
         for (int64_t i = 0; i < y->count; i++) hyp_array_set_f64(y, i, 0);
     else

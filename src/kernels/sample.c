@@ -60,19 +60,26 @@ hyp_status hyp_kernel_grid_sample(const hyp_kernel_call *c)
     return HYP_OK;
 }
 
-/* Places of a grid over [-1, 1], moved by a matrix for each element of the batch. */
-hyp_status hyp_kernel_affine_grid(const hyp_kernel_call *c)
+hyp_status hyp_kernel_read_affine_grid(const hyp_kernel_call *c, int32_t *out_axes, int64_t dims[HYP_MAX_RANK])
 {
     const hyp_array *theta = &c->in[0], *y = &c->out[0];
-    bool align_corners = c->attrs[1].i != 0;
-    int32_t axes = theta->rank == 3 && theta->dims[1] == 3 ? 3 : 2;
-    int64_t dims[HYP_MAX_RANK] = {0}, index[HYP_MAX_RANK] = {0};
+    const int32_t axes = *out_axes = theta->rank == 3 && theta->dims[1] == 3 ? 3 : 2;
     if (c->attrs[0].count != (uint32_t)axes + 2) return hyp_kernel_fail(c, "the size has another number of axes");
     dims[0] = c->attrs[0].ints[0];
     for (int32_t a = 0; a < axes; a++) dims[a + 1] = c->attrs[0].ints[a + 2];
     dims[axes + 1] = axes;
     HYP_TRY(hyp_kernel_want_shape(c, theta, 3, (int64_t[]){dims[0], axes, axes + 1}, "the list of matrices"));
-    HYP_TRY(hyp_kernel_want_shape(c, y, axes + 2, dims, "the result"));
+    return hyp_kernel_want_shape(c, y, axes + 2, dims, "the result");
+}
+
+/* Places of a grid over [-1, 1], moved by a matrix for each element of the batch. */
+hyp_status hyp_kernel_affine_grid(const hyp_kernel_call *c)
+{
+    const hyp_array *theta = &c->in[0], *y = &c->out[0];
+    bool align_corners = c->attrs[1].i != 0;
+    int32_t axes;
+    int64_t dims[HYP_MAX_RANK] = {0}, index[HYP_MAX_RANK] = {0};
+    HYP_TRY(hyp_kernel_read_affine_grid(c, &axes, dims));
     for (int64_t i = 0; i < y->count; i++, hyp_index_next(y->rank, dims, index)) {
         int64_t row = (index[0] * axes + index[axes + 1]) * (axes + 1);
         double sum = hyp_array_f64(theta, row + axes);
@@ -122,30 +129,45 @@ static double pool_bin(const hyp_array *x, int64_t image, const double start[2],
     return max ? sum : sum / (double)(samples[0] * samples[1] > 0 ? samples[0] * samples[1] : 1);
 }
 
-hyp_status hyp_kernel_roi_align(const hyp_kernel_call *c)
+hyp_status hyp_kernel_read_roi_align(const hyp_kernel_call *c, hyp_roi_align *out)
 {
     const hyp_array *x = &c->in[0], *rois = &c->in[1], *images = &c->in[2], *y = &c->out[0];
-    bool max = strcmp(c->attrs[0].sym, "max") == 0;
-    bool half_pixel = strcmp(c->attrs[1].sym, "half_pixel") == 0;
     const int64_t *bins = c->attrs[2].ints, count = rois->dims[0];
     if (x->rank != 4 || c->attrs[2].count != 2 || y->dtype != x->dtype)
         return hyp_kernel_fail(c, "images and two sizes are wanted");
+    *out = (hyp_roi_align){.regions = count,
+                           .channels = x->dims[1],
+                           .in = {x->dims[2], x->dims[3]},
+                           .bins = {bins[0], bins[1]},
+                           .samples = c->attrs[3].i > 0 ? c->attrs[3].i : 0,
+                           .scale = c->attrs[4].f,
+                           .largest = strcmp(c->attrs[0].sym, "max") == 0,
+                           .half_pixel = strcmp(c->attrs[1].sym, "half_pixel") == 0};
     HYP_TRY(hyp_kernel_want_shape(c, rois, 2, (int64_t[]){count, 4}, "the list of regions"));
     HYP_TRY(hyp_kernel_want_shape(c, images, 1, &count, "the list of images"));
     HYP_TRY(hyp_kernel_want_shape(c, y, 4, (int64_t[]){count, x->dims[1], bins[0], bins[1]}, "the result"));
+    if (y->count > 0 && (x->dims[2] == 0 || x->dims[3] == 0)) return hyp_kernel_fail(c, "the images are empty");
+    return HYP_OK;
+}
+
+hyp_status hyp_kernel_roi_align(const hyp_kernel_call *c)
+{
+    const hyp_array *x = &c->in[0], *rois = &c->in[1], *images = &c->in[2], *y = &c->out[0];
+    hyp_roi_align p;
+    HYP_TRY(hyp_kernel_read_roi_align(c, &p));
     if (y->count == 0) return HYP_OK;
-    if (x->dims[2] == 0 || x->dims[3] == 0) return hyp_kernel_fail(c, "the images are empty");
-    for (int64_t r = 0; r < count; r++) {
+    const int64_t *bins = p.bins;
+    for (int64_t r = 0; r < p.regions; r++) {
         double start[2], size[2];
         int64_t samples[2], image;
         HYP_TRY(hyp_kernel_index(c, hyp_array_i64(images, r), 0, x->dims[0], &image));
         for (int a = 0; a < 2; a++) { /* x comes before y in a region */
-            double scale = c->attrs[4].f, shift = half_pixel ? 0.5 : 0;
-            start[a] = hyp_array_f64(rois, 4 * r + 1 - a) * scale - shift;
-            size[a] = hyp_array_f64(rois, 4 * r + 3 - a) * scale - shift - start[a];
-            if (!half_pixel && !(size[a] >= 1)) size[a] = 1; /* a region is one element at least */
+            double shift = p.half_pixel ? 0.5 : 0;
+            start[a] = hyp_array_f64(rois, 4 * r + 1 - a) * p.scale - shift;
+            size[a] = hyp_array_f64(rois, 4 * r + 3 - a) * p.scale - shift - start[a];
+            if (!p.half_pixel && !(size[a] >= 1)) size[a] = 1; /* a region is one element at least */
             size[a] /= (double)bins[a];
-            double wanted = c->attrs[3].i > 0 ? (double)c->attrs[3].i : ceil(size[a]);
+            double wanted = p.samples > 0 ? (double)p.samples : ceil(size[a]);
             if (!(wanted <= HYP_ROI_SAMPLES)) return hyp_kernel_fail(c, "region %lld is too large", (long long)r);
             samples[a] = wanted > 0 ? (int64_t)wanted : 0;
         }
@@ -154,7 +176,7 @@ hyp_status hyp_kernel_roi_align(const hyp_kernel_call *c)
             double corner[2] = {start[0] + (double)h * size[0], start[1] + (double)w * size[1]};
             int64_t first = (image * x->dims[1] + channel) * x->dims[2] * x->dims[3];
             hyp_array_set_f64(y, r * x->dims[1] * bins[0] * bins[1] + i,
-                              pool_bin(x, first, corner, size, samples, max));
+                              pool_bin(x, first, corner, size, samples, p.largest));
         }
     }
     return HYP_OK;

@@ -8,7 +8,21 @@
 /* The arguments of `grid-sample`, all checked. */
 HYP_NODISCARD hyp_status hyp_kernel_read_grid_sample(const hyp_kernel_call *c, hyp_sampler *out);
 
+/* The arguments of `affine-grid`: how many axes places have, and the sizes of the result, [images, sizes of the grid,
+ * axes]. */
+HYP_NODISCARD hyp_status hyp_kernel_read_affine_grid(const hyp_kernel_call *c, int32_t *axes,
+                                                     int64_t dims[HYP_MAX_RANK]);
+
 /* The most samples that roi-align takes along an axis of a bin: more are refused. */
 enum { HYP_ROI_SAMPLES = 4096 };
+
+/* A call of `roi-align`: regions of images become bins of each channel. */
+typedef struct hyp_roi_align {
+    int64_t regions, channels, in[2], bins[2];
+    int64_t samples; /* along an axis of a bin; 0: as many as it has elements */
+    double scale;    /* of the regions' corners */
+    bool largest, half_pixel;
+} hyp_roi_align;
+HYP_NODISCARD hyp_status hyp_kernel_read_roi_align(const hyp_kernel_call *c, hyp_roi_align *out);
 
 #endif

@@ -130,7 +130,7 @@ static bool overlap(const box *a, const box *b, double threshold)
     return one > 0 && other > 0 && common / (one + other - common) > threshold;
 }
 
-static hyp_status check_suppression(const hyp_kernel_call *c)
+hyp_status hyp_kernel_check_non_max_suppression(const hyp_kernel_call *c)
 {
     const hyp_array *boxes = &c->in[0], *score = &c->in[1], *y = &c->out[0];
     HYP_TRY(want_count(c, &c->out[1]));
@@ -182,7 +182,7 @@ hyp_status hyp_kernel_non_max_suppression(const hyp_kernel_call *c)
 {
     const hyp_array *y = &c->out[0];
     int64_t found = 0;
-    HYP_TRY(check_suppression(c));
+    HYP_TRY(hyp_kernel_check_non_max_suppression(c));
     bool any = hyp_kernel_input(c, 2) && c->in[1].count; /* without a number nothing is taken */
     for (int64_t image = 0; any && image < c->in[1].dims[0]; image++)
         for (int64_t class = 0; class < c->in[1].dims[1]; class ++)

@@ -99,6 +99,8 @@ hyp_status hyp_kernel_read_conv(const hyp_kernel_call *c, bool transpose, hyp_co
 hyp_status hyp_kernel_read_conv_weights(const hyp_kernel_call *c, hyp_conv *out);
 /* The window of a pooling operator, whose attributes begin with kernel, strides, pads and dilations; x and y checked. */
 hyp_status hyp_kernel_read_pool(const hyp_kernel_call *c, hyp_window *out);
+/* The arguments of `max-unpool`: elements of a channel that indices count, and of one of the result. */
+hyp_status hyp_kernel_read_max_unpool(const hyp_kernel_call *c, int64_t *each, int64_t *inner);
 /* That of `max-pool-gradient`. */
 hyp_status hyp_kernel_read_pool_gradient(const hyp_kernel_call *c, hyp_window *out);
 

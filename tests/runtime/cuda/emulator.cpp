@@ -71,6 +71,7 @@ static float __fadd_rn(float a, float b) { return a + b; }
 static double __dadd_rn(double a, double b) { return a + b; }
 template <typename T> static T __ldg(const T *p) { return *p; }
 static uint32_t atomicAdd(uint32_t *p, uint32_t v) { return (*p += v) - v; }
+static void atomicMax(unsigned long long *p, unsigned long long v) { *p = *p < v ? v : *p; }
 #if CUDA_VERSION < 12020 // whose headers have it for devices alone
 static float2 __half22float2(__half2 two)
 {
@@ -174,6 +175,11 @@ static const entry entries[] = {
     ENTRY(reverse, hyp_cuda_reverse, false),
     ENTRY(sample_f32, hyp_cuda_sample, false),
     ENTRY(sample_f64, hyp_cuda_sample, false),
+    ENTRY(affine_grid, hyp_cuda_affine_grid, false),
+    ENTRY(roi_align, hyp_cuda_roi_align, false),
+    ENTRY(unpool, hyp_cuda_unpool, false),
+    ENTRY(suppress, hyp_cuda_suppress, true),
+    ENTRY(suppressed, hyp_cuda_suppressed, false),
     ENTRY(nonzero, hyp_cuda_nonzero, false),
     ENTRY(tensor_scatter, hyp_cuda_tensor_scatter, false),
     ENTRY(lrn, hyp_cuda_lrn, false),

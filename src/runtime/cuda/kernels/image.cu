@@ -8,6 +8,7 @@
 #include "places.cu"
 #include "resize.cu"
 #include "sample.cu"
+#include "regions.cu"
 #include "windows.cu"
 #include "pool_gradient.cu"
 #include "recurrent.cu"

@@ -25,6 +25,7 @@
     X(gather_along) X(gather_nd) X(scatter_list) X(scatter_sort) X(scatter) X(scatter_pieces) X(scatter_elements) \
     X(locate) X(topk_short) X(topk_long) X(scan_f64) X(scan_u64) X(scan_of_f32) X(scan_of_f16) X(scan_of_bf16) X(scan_of_i64) X(one_hot) X(trilu) X(reverse) \
     X(resize_lists) X(resize_f32) X(resize_f64) X(resize_rows_2) X(resize_rows_4) X(resize_nearest) X(sample_f32) X(sample_f64) \
+    X(affine_grid) X(roi_align) X(unpool) X(suppress) X(suppressed) \
     X(nonzero) X(tensor_scatter) X(lrn) X(product_f64) X(product_u64) \
     X(range_f64) X(range_u64) X(random_uniform) X(prefetch) \
     X(conv_f32) X(conv_f64) X(conv_u64) X(conv_transpose_f32) X(conv_transpose_f64) X(conv_transpose_u64) \
@@ -226,7 +227,9 @@ typedef struct hyp_cuda_norm {
     double epsilon;
     uint32_t scale_dtype, bias_dtype; /* as that of the rows where they are read in pieces; norm_long_*: any floats */
     uint32_t centred;                 /* the mean is taken away: layer-norm, else rms-norm */
+    uint32_t mean_dtype, inverse_dtype;
     uint32_t pad;
+    uint64_t mean, inverse; /* where those of each row go; 0 = nowhere, as in all kernels but norm_long_* */
 } hyp_cuda_norm;
 
 /* The same behind a product whose sums are in several parts: x = the sum of parts + bias + added is rounded, written to

@@ -4,13 +4,15 @@
 
 #include "runtime/cuda/kernels/kernel_args.h"
 
-/* The largest element of every window, or the mean. Of pool_pieces a channel is a piece of 16 bytes of them, which come last
- * in x and y: f32, f16, bf16. Places are those of the largest in the plan's order of x, which then is that of x and y. */
+/* The largest element of every window, the mean, or the norm: the n-th root of the sum of n-th powers. Of pool_pieces a
+ * channel is a piece of 16 bytes of them, which come last in x and y: f32, f16, bf16. Places are those of the largest
+ * in the plan's order of x, which then is that of x and y. */
 typedef struct hyp_cuda_pool {
     hyp_cuda_windows windows;
     uint64_t x, y, places; /* places: int64_t [images, channels, out...]; 0 = none */
     uint32_t dtype;
     uint32_t mean;
+    int64_t norm;        /* its n; 0 = none. Not in pool_pieces */
     uint32_t count_pads; /* the padding counts as zeros in a mean; what lies beyond it does not */
     uint32_t columns;    /* places count the outermost axis of a channel fastest */
 } hyp_cuda_pool;

@@ -207,6 +207,8 @@ template <typename C> __device__ __forceinline__ void norm_long_row(const hyp_cu
         squares += v * v;
     }
     C inverse = 1 / (C)sqrt(over_row(squares, room, take_sum()) / (C)r.size + (C)n.epsilon);
+    if (threadIdx.x == 0 && row.there && n.mean) store<C>(n.mean_dtype, n.mean, row.row, mean);
+    if (threadIdx.x == 0 && row.there && n.inverse) store<C>(n.inverse_dtype, n.inverse, row.row, inverse);
     for (int64_t i = threadIdx.x; i < end; i += blockDim.x) {
         C v = (load_native<C>(r.dtype, r.x, start + i) - mean) * inverse;
         if (n.scale) v *= load<C>(n.scale_dtype, n.scale, i);

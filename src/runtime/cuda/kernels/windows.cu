@@ -356,6 +356,19 @@ __device__ __forceinline__ int64_t turned(uint32_t dtype, int64_t v) { return dt
 __device__ __forceinline__ float turned(uint32_t, float v) { return v; }
 __device__ __forceinline__ double turned(uint32_t, double v) { return v; }
 
+// The power of a magnitude, and the root of a sum of such.
+template <typename C> __device__ __forceinline__ C to_power(C v, int64_t n)
+{
+    if constexpr (whole<C>)
+        return v; // integers have none
+    else
+        return n == 2 ? v * v : (C)pow((double)fabs(v), (double)n);
+}
+template <typename C> __device__ __forceinline__ C root_of(C sum, int64_t n)
+{
+    return n == 2 ? (C)sqrt(sum) : (C)pow((double)sum, 1 / (double)n);
+}
+
 // A position in an image as an index that counts the outermost axis fastest.
 __device__ __forceinline__ int64_t by_column(const hyp_cuda_windows &w, int64_t position)
 {
@@ -378,7 +391,7 @@ template <typename C> __device__ __forceinline__ void pooling(const hyp_cuda_poo
         int64_t best = -1;
         for_window(w, at, [&](int64_t, int64_t position) {
             C v = turned(p.dtype, element<C>(p.dtype, p.x, x + position * step));
-            sum += v;
+            sum += p.norm ? to_power(v, p.norm) : v;
             if (best < 0 || v > most || (v != v && most == most)) most = v, best = position;
         });
         bool found = best >= 0;
@@ -390,7 +403,7 @@ template <typename C> __device__ __forceinline__ void pooling(const hyp_cuda_poo
             set_element(p.dtype, p.y, i, found ? turned(p.dtype, most) : 0);
         } else {
             if (!found) most = (C)-__uint_as_float(0x7f800000u);
-            set_element(p.dtype, p.y, i, p.mean ? sum / (C)counted(p, at) : most);
+            set_element(p.dtype, p.y, i, p.norm ? root_of(sum, p.norm) : p.mean ? sum / (C)counted(p, at) : most);
         }
     }
 }

@@ -1,16 +1,14 @@
-/* along.c - steps that work along one axis: where the largest is, the k largest, running sums, what is not zero. What
- * is long is made in parts where there is little else to do, by two launches, of which the second takes what the first
- * leaves in the session's room. */
+/* along.c - steps that work along one axis: where the largest is, the k largest, running sums. What is long is made in
+ * parts where there is little else to do, by two launches, of which the second takes what the first leaves in the
+ * session's room. */
 #include <string.h>
 
 #include "base/dtype.h"
-#include "kernels/along.h"
-#include "runtime/cuda/kernels/along_args.h"
 #include "runtime/cuda/ops/boxes.h"
 #include "runtime/cuda/ops/reduce.h"
-#include "runtime/cuda/ops/steps.h"
+#include "runtime/cuda/ops/scans.h"
 
-hyp_cuda_call_fn hyp_cuda_add_locate, hyp_cuda_add_nonzero, hyp_cuda_add_scan, hyp_cuda_add_topk;
+hyp_cuda_call_fn hyp_cuda_add_locate, hyp_cuda_add_scan, hyp_cuda_add_topk;
 
 /* Threads of the device that are worth having. */
 static int64_t wanted_threads(const hyp_cuda_device *device)
@@ -30,8 +28,7 @@ static int64_t parts_of(int64_t wanted, int64_t lanes, int64_t team, int64_t mos
 
 /* ---- order ------------------------------------------------------------------------------------------------- */
 
-/* NaN comes first where the largest do; where the smallest do it comes first or last. */
-static hyp_cuda_order order_of(hyp_dtype dtype, bool largest, bool nan_first)
+hyp_cuda_order hyp_cuda_order_of(hyp_dtype dtype, bool largest, bool nan_first)
 {
     const uint32_t size = (uint32_t)hyp_dtype_size(dtype);
     const uint64_t all = UINT64_MAX >> (64 - 8 * size), sign = all ^ all >> 1;
@@ -134,8 +131,8 @@ hyp_status hyp_cuda_add_locate(hyp_cuda_build *b, const HypPlan__Call *k, const 
     hyp_along s;
     HYP_TRY(hyp_kernel_read_locate(c, &s));
     if (c->out[0].count == 0) return HYP_OK;
-    return add_first(b, &s, order_of(c->in[0].dtype, largest, true), c->attrs[2].i != 0, hyp_plan_call_input(k, 0) - 1,
-                     k->outputs[0], 0);
+    return add_first(b, &s, hyp_cuda_order_of(c->in[0].dtype, largest, true), c->attrs[2].i != 0,
+                     hyp_plan_call_input(k, 0) - 1, k->outputs[0], 0);
 }
 
 /* ---- the first k ------------------------------------------------------------------------------------------- */
@@ -206,7 +203,7 @@ hyp_status hyp_cuda_add_topk(hyp_cuda_build *b, const HypPlan__Call *call, const
     void *data;
     HYP_TRY(hyp_kernel_read_topk(c, &s, &k));
     if (c->out[0].count == 0) return HYP_OK;
-    const hyp_cuda_order order = order_of(c->in[0].dtype, largest, largest);
+    const hyp_cuda_order order = hyp_cuda_order_of(c->in[0].dtype, largest, largest);
     if (k == 1) return add_first(b, &s, order, false, x, call->outputs[1], call->outputs[0] + 1);
     if (s.size > INT32_MAX)
         return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED,
@@ -246,19 +243,12 @@ hyp_status hyp_cuda_add_topk(hyp_cuda_build *b, const HypPlan__Call *call, const
 
 /* ---- running sums ------------------------------------------------------------------------------------------ */
 
-/* A launch, or two where a lane is made in parts: the first one makes their sums. */
-typedef struct scan {
-    hyp_cuda_scan args;
-    hyp_cuda_grid grid;
-    size_t room; /* bytes of the sums of parts; 0 = there are none */
-} scan;
-
 typedef struct scan_op {
-    scan scan;
+    hyp_cuda_scans scan;
     uint32_t x, y;
 } scan_op;
 
-static hyp_status launch_scan(hyp_cuda_session *s, scan *p, CUdeviceptr x, CUdeviceptr y, CUdeviceptr sums,
+hyp_status hyp_cuda_scans_run(hyp_cuda_session *s, hyp_cuda_scans *p, CUdeviceptr x, CUdeviceptr y, CUdeviceptr sums,
                               hyp_diag *diag)
 {
     p->args.x = x;
@@ -274,12 +264,11 @@ static hyp_status launch_scan(hyp_cuda_session *s, scan *p, CUdeviceptr x, CUdev
 static hyp_status scan_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 {
     scan_op *p = data;
-    return launch_scan(s, &p->scan, s->at[p->x], s->at[p->y], s->room, diag);
+    return hyp_cuda_scans_run(s, &p->scan, s->at[p->x], s->at[p->y], s->room, diag);
 }
 
-/* Everything but addresses and what is done. There are elements. */
-static scan plan_scan(const hyp_cuda_device *device, const hyp_along *s, hyp_cuda_kernel kernel, hyp_dtype dtype,
-                      hyp_dtype y_dtype)
+hyp_cuda_scans hyp_cuda_scans_of(const hyp_cuda_device *device, const hyp_along *s, hyp_cuda_kernel kernel,
+                                 hyp_dtype dtype, hyp_dtype y_dtype)
 {
     /* A thread has a lane of its own where neighbours are of other lanes, or where a lane is short; else a warp, or a
      * block. */
@@ -290,19 +279,19 @@ static scan plan_scan(const hyp_cuda_device *device, const hyp_along *s, hyp_cud
     int64_t parts = parts_of(wanted_threads(device), lanes, team, most < MOST ? most : MOST);
     const int64_t terms = (int64_t)hyp_cuda_round_up((size_t)((s->size + parts - 1) / parts), (size_t)tile);
     parts = (s->size + terms - 1) / terms;
-    return (scan){.args = {.lanes = hyp_cuda_extent_of(lanes),
-                           .inner = hyp_cuda_extent_of(s->inner),
-                           .axis = s->size,
-                           .terms = terms,
-                           .total = lanes * parts,
-                           .dtype = dtype,
-                           .y_dtype = y_dtype},
-                  .grid = {.kernel = kernel,
-                           .blocks = hyp_cuda_blocks(device, lanes * parts, THREADS / team),
-                           .block_x = team,
-                           .block_y = THREADS / team,
-                           .shared_bytes = THREADS / WARP * sizeof(double)},
-                  .room = parts > 1 ? (size_t)(lanes * parts) * sizeof(double) : 0};
+    return (hyp_cuda_scans){.args = {.lanes = hyp_cuda_extent_of(lanes),
+                                     .inner = hyp_cuda_extent_of(s->inner),
+                                     .axis = s->size,
+                                     .terms = terms,
+                                     .total = lanes * parts,
+                                     .dtype = dtype,
+                                     .y_dtype = y_dtype},
+                            .grid = {.kernel = kernel,
+                                     .blocks = hyp_cuda_blocks(device, lanes * parts, THREADS / team),
+                                     .block_x = team,
+                                     .block_y = THREADS / team,
+                                     .shared_bytes = THREADS / WARP * sizeof(double)},
+                            .room = parts > 1 ? (size_t)(lanes * parts) * sizeof(double) : 0};
 }
 
 /* The most common types have kernels of their own. */
@@ -327,7 +316,7 @@ hyp_status hyp_cuda_add_scan(hyp_cuda_build *b, const HypPlan__Call *k, const hy
     if (x->count == 0) return HYP_OK;
     HYP_TRY(hyp_cuda_add_op(b, scan_run, sizeof(scan_op), &data));
     scan_op *p = data;
-    *p = (scan_op){.scan = plan_scan(b->session->model->device, &s, kernel, x->dtype, x->dtype),
+    *p = (scan_op){.scan = hyp_cuda_scans_of(b->session->model->device, &s, kernel, x->dtype, x->dtype),
                    .x = hyp_plan_call_input(k, 0) - 1,
                    .y = k->outputs[0]};
     p->scan.args.product = strcmp(k->kernel, "cumprod") == 0;
@@ -335,58 +324,4 @@ hyp_status hyp_cuda_add_scan(hyp_cuda_build *b, const HypPlan__Call *k, const hy
     p->scan.args.reverse = c->attrs[2].i != 0;
     if (p->scan.room > 0) HYP_TRY(hyp_cuda_want_room(b, p->scan.room));
     return hyp_cuda_need_kernel(b, kernel);
-}
-
-/* ---- what is not zero -------------------------------------------------------------------------------------- */
-
-/* Counts of what is not zero up to each element, in the session's room, and the places that they tell. */
-typedef struct nonzero {
-    scan scan; /* nothing is counted where x has no elements */
-    hyp_cuda_nonzero args;
-    hyp_cuda_grid grid;
-    uint32_t x, y, found;
-    size_t counts_at; /* in the room, behind the sums of parts */
-} nonzero;
-
-static hyp_status nonzero_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
-{
-    nonzero *p = data;
-    p->args.counts = s->room + p->counts_at;
-    p->args.y = s->at[p->y];
-    p->args.found = s->at[p->found];
-    p->args.error = s->error_at;
-    if (p->args.count > 0) HYP_TRY(launch_scan(s, &p->scan, s->at[p->x], p->args.counts, s->room, diag));
-    return hyp_cuda_launch(s, &p->grid, &p->args, diag);
-}
-
-hyp_status hyp_cuda_add_nonzero(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
-{
-    const hyp_array *x = &c->in[0];
-    const hyp_cuda_device *device = b->session->model->device;
-    size_t room = 0, sums_at;
-    void *data;
-    HYP_TRY(hyp_kernel_check_nonzero(c));
-    HYP_TRY(hyp_cuda_need_report(b));
-    HYP_TRY(hyp_cuda_add_op(b, nonzero_run, sizeof(nonzero), &data));
-    nonzero *p = data;
-    *p = (nonzero){.x = hyp_plan_call_input(k, 0) - 1, .y = k->outputs[0], .found = k->outputs[1]};
-    p->args =
-        (hyp_cuda_nonzero){.count = x->count, .room = c->out[0].dims[1], .rank = (uint32_t)x->rank, .step = b->step};
-    for (int32_t a = 0; a < x->rank && x->count > 0; a++)
-        p->args.extent[x->rank - 1 - a] = hyp_cuda_extent_of(x->dims[a]);
-    if (x->count > 0) {
-        const hyp_along line = {1, x->count, 1};
-        const hyp_cuda_order order = order_of(x->dtype, true, true);
-        p->scan = plan_scan(device, &line, HYP_CUDA_KERNEL_scan_u64, x->dtype, HYP_I64);
-        p->scan.args.mask =
-            hyp_array_is_float(x) ? order.sign - 1 : UINT64_MAX; /* of floats the sign counts for nothing */
-        HYP_TRY(hyp_cuda_need_kernel(b, HYP_CUDA_KERNEL_scan_u64));
-    }
-    if (!hyp_cuda_take_room(1, p->scan.room, &room, &sums_at) ||
-        !hyp_cuda_take_room((size_t)x->count, sizeof(int64_t), &room, &p->counts_at))
-        return hyp_kernel_fail(c, "the sizes are too large");
-    HYP_TRY(hyp_cuda_want_room(b, room));
-    p->grid.kernel = HYP_CUDA_KERNEL_nonzero;
-    hyp_cuda_spread(device, p->args.room > 0 ? p->args.room : 1, &p->grid);
-    return hyp_cuda_need_kernel(b, HYP_CUDA_KERNEL_nonzero);
 }

@@ -39,13 +39,14 @@ static hyp_status add_random_uniform(hyp_cuda_build *b, const HypPlan__Call *k, 
 
 /* ---- all of them ------------------------------------------------------------------------------------------- */
 
-hyp_cuda_call_fn hyp_cuda_add_all_reduce, hyp_cuda_add_attention_gradient, hyp_cuda_add_batch_norm_gradient,
-    hyp_cuda_add_batch_norm_stats, hyp_cuda_add_bit_cast, hyp_cuda_add_conv, hyp_cuda_add_conv_backward_weights,
-    hyp_cuda_add_conv_transpose, hyp_cuda_add_extreme, hyp_cuda_add_gather_elements, hyp_cuda_add_gather_nd,
-    hyp_cuda_add_grid_sample, hyp_cuda_add_linear_gradient, hyp_cuda_add_locate, hyp_cuda_add_lrn,
-    hyp_cuda_add_nonzero, hyp_cuda_add_norm, hyp_cuda_add_norm_gradient, hyp_cuda_add_one_hot, hyp_cuda_add_pool,
-    hyp_cuda_add_pool_gradient, hyp_cuda_add_product, hyp_cuda_add_recurrence, hyp_cuda_add_recurrence_gradient,
-    hyp_cuda_add_resize, hyp_cuda_add_reverse, hyp_cuda_add_scan, hyp_cuda_add_scatter_elements,
+hyp_cuda_call_fn hyp_cuda_add_affine_grid, hyp_cuda_add_all_reduce, hyp_cuda_add_attention_gradient,
+    hyp_cuda_add_batch_norm_gradient, hyp_cuda_add_batch_norm_stats, hyp_cuda_add_bit_cast, hyp_cuda_add_conv,
+    hyp_cuda_add_conv_backward_weights, hyp_cuda_add_conv_transpose, hyp_cuda_add_extreme, hyp_cuda_add_gather_elements,
+    hyp_cuda_add_gather_nd, hyp_cuda_add_grid_sample, hyp_cuda_add_linear_gradient, hyp_cuda_add_locate,
+    hyp_cuda_add_lrn, hyp_cuda_add_nonzero, hyp_cuda_add_norm, hyp_cuda_add_norm_gradient, hyp_cuda_add_one_hot,
+    hyp_cuda_add_pool, hyp_cuda_add_pool_gradient, hyp_cuda_add_product, hyp_cuda_add_recurrence,
+    hyp_cuda_add_recurrence_gradient, hyp_cuda_add_resize, hyp_cuda_add_reverse, hyp_cuda_add_roi_align,
+    hyp_cuda_add_suppression, hyp_cuda_add_unpool, hyp_cuda_add_scan, hyp_cuda_add_scatter_elements,
     hyp_cuda_add_scatter_nd, hyp_cuda_add_softmax_gradient, hyp_cuda_add_softmax_stats, hyp_cuda_add_tensor_scatter,
     hyp_cuda_add_topk, hyp_cuda_add_trilu;
 
@@ -55,6 +56,7 @@ static const struct {
     hyp_cuda_call_fn *add;
 } calls[] = {
     {"layer-norm", hyp_cuda_add_norm},
+    {"layer-norm-stats", hyp_cuda_add_norm},
     {"rms-norm", hyp_cuda_add_norm},
     {"norm-gradient", hyp_cuda_add_norm_gradient},
     {"softmax-gradient", hyp_cuda_add_softmax_gradient},
@@ -76,7 +78,11 @@ static const struct {
     {"one-hot", hyp_cuda_add_one_hot},
     {"resize", hyp_cuda_add_resize},
     {"grid-sample", hyp_cuda_add_grid_sample},
+    {"affine-grid", hyp_cuda_add_affine_grid},
+    {"roi-align", hyp_cuda_add_roi_align},
+    {"max-unpool", hyp_cuda_add_unpool},
     {"nonzero", hyp_cuda_add_nonzero},
+    {"non-max-suppression", hyp_cuda_add_suppression},
     {"tensor-scatter", hyp_cuda_add_tensor_scatter},
     {"lrn", hyp_cuda_add_lrn},
     {"reduce-prod", hyp_cuda_add_product},
@@ -93,6 +99,7 @@ static const struct {
     {"max-pool-places", hyp_cuda_add_pool},
     {"max-pool-gradient", hyp_cuda_add_pool_gradient},
     {"average-pool", hyp_cuda_add_pool},
+    {"lp-pool", hyp_cuda_add_pool},
     {"lstm", hyp_cuda_add_recurrence},
     {"gru", hyp_cuda_add_recurrence},
     {"rnn", hyp_cuda_add_recurrence},
@@ -112,8 +119,9 @@ static hyp_cuda_call_fn *find(const HypPlan__Call *k)
 
 static bool has_windows(hyp_cuda_call_fn *add)
 {
-    return add == hyp_cuda_add_conv || add == hyp_cuda_add_conv_transpose || add == hyp_cuda_add_conv_backward_weights ||
-           add == hyp_cuda_add_pool || add == hyp_cuda_add_pool_gradient;
+    return add == hyp_cuda_add_conv || add == hyp_cuda_add_conv_transpose ||
+           add == hyp_cuda_add_conv_backward_weights || add == hyp_cuda_add_pool || add == hyp_cuda_add_pool_gradient ||
+           add == hyp_cuda_add_unpool;
 }
 
 /* Of a type that there are tiles for. */

@@ -9,7 +9,7 @@ hyp_cuda_call_fn hyp_cuda_add_norm;
 typedef struct norm {
     hyp_cuda_norm args;
     hyp_cuda_grid grid;
-    uint32_t x_plus1, scale_plus1, bias_plus1, y;
+    uint32_t x_plus1, scale_plus1, bias_plus1, y, mean_plus1, inverse_plus1;
 } norm;
 
 static void set_addresses(const hyp_cuda_session *s, const norm *p, hyp_cuda_norm *args)
@@ -18,6 +18,8 @@ static void set_addresses(const hyp_cuda_session *s, const norm *p, hyp_cuda_nor
     args->scale = hyp_cuda_address(s, p->scale_plus1);
     args->bias = hyp_cuda_address(s, p->bias_plus1);
     args->rows.y = s->at[p->y];
+    args->mean = hyp_cuda_address(s, p->mean_plus1);
+    args->inverse = hyp_cuda_address(s, p->inverse_plus1);
 }
 
 static hyp_status norm_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
@@ -32,7 +34,9 @@ static norm norm_of(const HypPlan__Call *k)
     return (norm){.x_plus1 = hyp_plan_call_input(k, 0),
                   .scale_plus1 = hyp_plan_call_input(k, 1),
                   .bias_plus1 = hyp_plan_call_input(k, 2),
-                  .y = k->outputs[0]};
+                  .y = k->outputs[0],
+                  .mean_plus1 = k->n_outputs > 1 ? k->outputs[1] + 1 : 0,
+                  .inverse_plus1 = k->n_outputs > 2 ? k->outputs[2] + 1 : 0};
 }
 
 /* x as rows, those of the axes from the attribute `axis` on, and the types. */
@@ -40,7 +44,7 @@ static hyp_status read_norm(const HypPlan__Call *k, const hyp_kernel_call *c, hy
 {
     const hyp_array *x = &c->in[0], *scale = hyp_kernel_input(c, 1), *bias = hyp_kernel_input(c, 2);
     *args = (hyp_cuda_norm){.epsilon = c->attrs[1].f,
-                            .centred = strcmp(k->kernel, "layer-norm") == 0,
+                            .centred = strncmp(k->kernel, "layer-norm", strlen("layer-norm")) == 0,
                             .rows = {.dtype = x->dtype, .vector = 1}};
     HYP_TRY(hyp_kernel_norm_rows(c, &args->rows.count, &args->rows.size));
     if ((scale && scale->dtype != x->dtype) || (bias && bias->dtype != x->dtype)) args->rows.vector = 0;
@@ -54,17 +58,20 @@ hyp_status hyp_cuda_add_norm(hyp_cuda_build *b, const HypPlan__Call *k, const hy
     hyp_cuda_norm args;
     void *data;
     HYP_TRY(read_norm(k, c, &args));
-    if (c->in[0].count == 0) return HYP_OK;
+    const bool stats = c->out_count > 1; /* of which there are some of rows of nothing, too */
+    if (args.rows.count == 0 || (args.rows.size == 0 && !stats)) return HYP_OK;
+    if (stats) args.mean_dtype = c->out[1].dtype;
+    if (c->out_count > 2) args.inverse_dtype = c->out[2].dtype;
     HYP_TRY(hyp_cuda_add_op(b, norm_run, sizeof(norm), &data));
     norm *p = data;
     *p = norm_of(k);
     bool fits = hyp_cuda_row_grid(b->session->model->device, &args.rows, &p->grid);
     bool is_f64 = args.rows.dtype == HYP_F64;
     bool others_are_f64 = args.scale_dtype == HYP_F64 || args.bias_dtype == HYP_F64;
-    p->grid.kernel = is_f64                    ? HYP_CUDA_KERNEL_norm_long_f64
-                     : !fits || others_are_f64 ? HYP_CUDA_KERNEL_norm_long_f32
-                     : args.rows.vector        ? HYP_CUDA_KERNEL_norm_rows
-                                               : HYP_CUDA_KERNEL_norm_loose_rows;
+    p->grid.kernel = is_f64                             ? HYP_CUDA_KERNEL_norm_long_f64
+                     : !fits || others_are_f64 || stats ? HYP_CUDA_KERNEL_norm_long_f32
+                     : args.rows.vector                 ? HYP_CUDA_KERNEL_norm_rows
+                                                        : HYP_CUDA_KERNEL_norm_loose_rows;
     p->args = args;
     return hyp_cuda_need_kernel(b, p->grid.kernel);
 }

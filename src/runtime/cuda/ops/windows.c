@@ -52,20 +52,21 @@ static hyp_cuda_kernel kernel_of(hyp_dtype dtype)
 hyp_status hyp_cuda_add_pool(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
 {
     const hyp_array *x = &c->in[0], *y = &c->out[0];
-    bool mean = strcmp(k->kernel, "average-pool") == 0;
+    bool norm = strcmp(k->kernel, "lp-pool") == 0, mean = strcmp(k->kernel, "average-pool") == 0;
     hyp_window window;
     HYP_TRY(hyp_kernel_read_pool(c, &window));
-    if (mean && !hyp_array_is_float(x)) return hyp_kernel_fail(c, "a floating-point type is wanted");
+    if ((mean || norm) && !hyp_array_is_float(x)) return hyp_kernel_fail(c, "a floating-point type is wanted");
     if (y->count == 0) return HYP_OK;
-    bool last = c->attrs[5].i != 0; /* of a mean: pads count; of places: they count by columns */
+    bool last = !norm && c->attrs[5].i != 0; /* of a mean: pads count; of places: they count by columns */
     hyp_cuda_pool args = {.dtype = x->dtype, .mean = mean, .count_pads = mean && last, .columns = !mean && last};
+    if (norm) args.norm = c->attrs[5].i;
     hyp_cuda_grid grid = {.kernel = kernel_of(x->dtype)};
     hyp_cuda_windows *w = &args.windows;
     hyp_cuda_windows_of(&window, x, y, w);
     w->x_last = hyp_cuda_lies_last(b, k->inputs_plus1[0] - 1);
     w->y_last = hyp_cuda_lies_last(b, k->outputs[0]);
     int64_t per_piece = PIECE / (int64_t)hyp_dtype_size(x->dtype);
-    if (w->x_last && w->y_last && y->dims[1] % per_piece == 0) { /* such are floats of 16 and 32 bits */
+    if (!norm && w->x_last && w->y_last && y->dims[1] % per_piece == 0) { /* such are floats of 16 and 32 bits */
         grid.kernel = HYP_CUDA_KERNEL_pool_pieces;
         w->channels = hyp_cuda_extent_of(y->dims[1] / per_piece);
         w->total /= per_piece;
