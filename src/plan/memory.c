@@ -23,8 +23,18 @@ static hyp_status add_up(const HypPlan__Program *p, const int64_t *values, size_
     return HYP_OK;
 }
 
+static hyp_status pack(const HypPlan__Program *program, const int64_t *values, size_t *out, hyp_diag *diag)
+{
+    hyp_plan_blocks blocks;
+    HYP_TRY(hyp_plan_list_blocks(program, values, 0, &blocks, diag));
+    hyp_status status = hyp_plan_place_blocks(&blocks, out, diag);
+    hyp_plan_blocks_free(&blocks);
+    return status;
+}
+
 hyp_status hyp_plan_scratch_bytes(const HypPlan__Program *program, const int64_t *values, size_t *out, hyp_diag *diag)
 {
+    if (strcmp(program->target, "cuda") == 0) return pack(program, values, out, diag);
     size_t *slots = hyp_calloc(program->slot_count, sizeof *slots);
     if (!slots) return hyp_fail_memory(diag, program->slot_count * sizeof *slots);
     hyp_status status = add_up(program, values, slots, out, diag);

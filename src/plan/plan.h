@@ -139,11 +139,40 @@ HYP_NODISCARD hyp_status hyp_plan_elements(const HypPlan__Program *program, uint
 #define HYP_PLAN_RECOMPUTE "recompute"
 size_t hyp_plan_recomputed(const HypPlan__Program *program); /* such steps */
 
-/* Bytes of scratch memory under these dims: of all slots, each as large as its largest tensor and, as devices place them, a
- * multiple of HYP_PLAN_SLOT_ALIGN. HYP_ERR_LIMIT where they are beyond any size. */
-enum { HYP_PLAN_SLOT_ALIGN = 256 };
+/* ---- scratch memory --------------------------------------------------------------------------------- */
+
+enum { HYP_PLAN_SLOT_ALIGN = 256 }; /* where a GPU's tensors begin: at multiples of it */
+
+/* A piece of scratch memory that is wanted from step `first` to step `last`. */
+typedef struct hyp_plan_block {
+    size_t bytes, at;
+    uint32_t first, last;
+} hyp_plan_block;
+
+typedef struct hyp_plan_blocks {
+    hyp_plan_block *list;
+    size_t count;
+    uint32_t *block_plus1; /* by tensor: the block of a scratch tensor that a step touches; 0: none */
+} hyp_plan_blocks;
+
+/* Lists what scratch tensors want under these dims, with room for `more` blocks behind them. Tensors of which a step writes
+ * one over the other, as their common slot says, are one block. Of a valid program; *out is to be freed after success. */
+HYP_NODISCARD hyp_status hyp_plan_list_blocks(const HypPlan__Program *program, const int64_t *values, size_t more,
+                                              hyp_plan_blocks *out, hyp_diag *diag);
+void hyp_plan_blocks_free(hyp_plan_blocks *blocks);
+/* Gives every block its place, `at`, beside all that are wanted at the same time, and rounds sizes up to
+ * HYP_PLAN_SLOT_ALIGN; *out_total: bytes of all. The same list gives the same places. HYP_ERR_LIMIT where sizes are beyond
+ * any. */
+HYP_NODISCARD hyp_status hyp_plan_place_blocks(hyp_plan_blocks *blocks, size_t *out_total, hyp_diag *diag);
+
+/* Bytes of scratch memory under these dims as the device that the program is made for places it: a GPU in blocks, others in
+ * slots, each as large as its largest tensor and counted here as a multiple of HYP_PLAN_SLOT_ALIGN. HYP_ERR_LIMIT where they
+ * are beyond any size. */
 HYP_NODISCARD hyp_status hyp_plan_scratch_bytes(const HypPlan__Program *program, const int64_t *values, size_t *out,
                                                 hyp_diag *diag);
+
+/* ---- sizes ------------------------------------------------------------------------------------------ */
+
 /* Checks that every step stays inside its tensors under these dims (strides and offsets of copies and
  * operands included), that its shapes agree, and that copies fill the tensor that they build, so that kernels
  * need no bounds checks. Run once per set of shapes. HYP_ERR_INVALID_ARGUMENT: the model cannot take these

@@ -116,6 +116,8 @@ static inline bool hyp_cuda_is_gated(const hyp_cuda_session *s, uint32_t step) {
 /* The unit of the op that looks whether a run has failed. */
 #define HYP_CUDA_COMMIT UINT32_MAX
 
+#define HYP_CUDA_AS_PLANNED SIZE_MAX
+
 /* One piece of device work: a launch, a product, a copy. `data` is in the arena of its prepared shapes. */
 typedef struct hyp_cuda_op {
     hyp_status (*run)(hyp_cuda_session *session, void *data, hyp_diag *diag);
@@ -125,6 +127,7 @@ typedef struct hyp_cuda_op {
     uint32_t unit; /* the step that it was added for; ops of one follow each other, and share workspace and room */
     uint32_t last_step;     /* it does something of no later one */
     size_t workspace, room; /* bytes of them that its unit uses; said by one of its ops */
+    size_t room_at;         /* where in scratch memory its unit has room; HYP_CUDA_AS_PLANNED: in the session's own */
     uint32_t weight_plus1; /* a constant that it reads as a whole, and is to find in the cache; 0 = none */
 } hyp_cuda_op;
 
@@ -134,8 +137,6 @@ typedef struct hyp_cuda_ahead {
     uint32_t weight[HYP_CUDA_PREFETCHES], count; /* tensors */
     uint64_t bytes[HYP_CUDA_PREFETCHES];
 } hyp_cuda_ahead;
-
-#define HYP_CUDA_AS_PLANNED SIZE_MAX
 
 /* What is known from tuning of a step's products: what is known of all of them, the least of it. */
 typedef enum hyp_cuda_known {
@@ -153,9 +154,9 @@ typedef struct hyp_cuda_prepared {
     uint32_t last_step;  /* where single steps are prepared to be measured */
     size_t aside;        /* so many first ops wait for none, and none for them: they may run beside the others */
     size_t commit;       /* the op that settles whether the gated ones behind it do anything; as many as there are: none */
-    size_t scratch_bytes, slot_bytes; /* of the session's scratch memory: in all, and those of slots, which come first */
-    size_t *slot_offset; /* by slot, into the session's scratch memory */
-    size_t *own_offset;  /* by tensor, so, too: one that does not lie where the plan has it, or HYP_CUDA_AS_PLANNED; layouts.c */
+    size_t value_bytes, own_bytes; /* of scratch memory: values and rooms of steps, and what lies behind them */
+    size_t *value_offset; /* by scratch tensor, into the first part: pack.c, branches.c */
+    size_t *own_offset;   /* by tensor that lies in the second, or HYP_CUDA_AS_PLANNED: layouts.c */
     uint32_t *window_step; /* by tensor: of a window with such an offset, the step after which it is copied there */
     size_t *edge_offset; /* by input, then output: into its staging memory */
     size_t *edge_bytes;
@@ -171,6 +172,12 @@ typedef struct hyp_cuda_prepared {
     size_t products[HYP_CUDA_NOT_TUNED + 1]; /* how many are done so */
     hyp_arena arena;
 } hyp_cuda_prepared;
+
+/* Whether a tensor lies behind the values. */
+static inline bool hyp_cuda_has_own(const hyp_cuda_prepared *p, uint32_t tensor)
+{
+    return p->own_offset && p->own_offset[tensor] != HYP_CUDA_AS_PLANNED;
+}
 
 static inline hyp_dtype hyp_cuda_dtype(const HypPlan__Program *p, uint32_t tensor)
 {

@@ -7,9 +7,7 @@ hyp_status hyp_cuda_want_room(hyp_cuda_build *b, size_t bytes)
 {
     hyp_cuda_session *s = b->session;
     if (bytes > b->room) b->room = bytes;
-    if (!b->room_bytes) return hyp_cuda_grow(s, &s->room, &s->room_bytes, bytes, "a step", b->diag);
-    if (bytes > *b->room_bytes) *b->room_bytes = bytes;
-    return HYP_OK;
+    return b->places_room ? HYP_OK : hyp_cuda_grow(s, &s->room, &s->room_bytes, bytes, "a step", b->diag);
 }
 
 bool hyp_cuda_take_room(size_t count, size_t size, size_t *end, size_t *out_at)
@@ -30,7 +28,12 @@ hyp_status hyp_cuda_add_op(hyp_cuda_build *b, hyp_status (*run)(hyp_cuda_session
     if (!data) return hyp_fail_memory(b->diag, size);
     HYP_TRY(
         hyp_vec_push(&p->ops, b->diag,
-                     (hyp_cuda_op){.run = run, .data = data, .step = b->step, .unit = b->unit, .last_step = b->step}));
+                     (hyp_cuda_op){.run = run,
+                                   .data = data,
+                                   .step = b->step,
+                                   .unit = b->unit,
+                                   .last_step = b->step,
+                                   .room_at = HYP_CUDA_AS_PLANNED}));
     *out_data = data;
     return HYP_OK;
 }

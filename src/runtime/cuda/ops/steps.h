@@ -24,11 +24,11 @@ typedef struct hyp_cuda_build {
     size_t clipped_at;
     struct hyp_cuda_probe *probe; /* tune.h; NULL unless products are tuned */
     size_t take_plus1;            /* the alternative of a step's one choice that has a key; 0 = as is decided */
-    size_t *room_bytes;           /* what the session's room has to have in the end; NULL: it grows at once */
+    bool places_room;             /* steps get room in scratch memory once all ops are there; false: the session's grows */
     hyp_diag *diag;
 } hyp_cuda_build;
 
-/* The session's room is to have so many bytes when the ops run. */
+/* There is to be room for so many bytes, at the session's `room`, when the ops run. */
 HYP_NODISCARD hyp_status hyp_cuda_want_room(hyp_cuda_build *b, size_t bytes);
 /* The next `count` elements of that room, from *end on, which goes behind them; *out_at says where. False: they are beyond
  * any size. */

@@ -57,6 +57,8 @@ void hyp_cuda_release_captured(void *session); /* as in hyp_backend */
 void hyp_cuda_prepared_dispose(hyp_cuda_prepared *p, const hyp_cuda_library *lib);
 
 /* run.c: queues every op on the session's stream. The addresses of inputs and outputs in s->at must be set. */
+/* Runs one op, which finds its room where it was given some. */
+HYP_NODISCARD hyp_status hyp_cuda_run_op(hyp_cuda_session *s, const hyp_cuda_op *op, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag);
 /* step_times.c: adds to step_seconds, by step, what each op takes alone: repeated in a CUDA graph of its own, the median of a few
  * launches. Addresses as above; intermediate and final results are not those of a run afterwards. */
@@ -77,6 +79,12 @@ HYP_NODISCARD hyp_status hyp_cuda_prepare(void *session, const int64_t *values, 
 void hyp_cuda_release(void *session, void *prepared);
 HYP_NODISCARD hyp_status hyp_cuda_measure(void *session, const int64_t *values, size_t *out, hyp_diag *diag);
 
+/* pack.c */
+/* Gives values and the rooms of ops, all of which are there, places for ops that run one after the other. */
+HYP_NODISCARD hyp_status hyp_cuda_pack(struct hyp_cuda_build *b);
+/* Makes the session's scratch memory large enough. */
+HYP_NODISCARD hyp_status hyp_cuda_take_scratch(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp_diag *diag);
+
 /* layouts.c */
 /* Types, bit 1 << hyp_dtype, and axes at most, N and C among them, of tensors that may lie with the channels last:
  * cuBLASLt, tensor cores and our kernel for single channels want it. */
@@ -84,9 +92,9 @@ enum { HYP_CUDA_TYPES_LAST = 1 << HYP_F16 | 1 << HYP_BF16 | 1 << HYP_F32, HYP_CU
 /* Decides how tensors lie in the ops that are added to `p`; the plan's way without it. */
 HYP_NODISCARD hyp_status hyp_cuda_choose_layouts(const hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p,
                                                  hyp_diag *diag);
-/* Finds what must lie elsewhere because of that, and gives it memory behind what is taken of the scratch, *total bytes. */
+/* Finds what must lie elsewhere because of that, and gives it places of its own, which begin behind the values. */
 HYP_NODISCARD hyp_status hyp_cuda_place_own(const HypPlan__Program *program, const int64_t *values, hyp_cuda_prepared *p,
-                                            size_t *total, hyp_diag *diag);
+                                            hyp_diag *diag);
 
 /* conv_filters.c: decides which weights lie so, before a set of shapes is prepared; and makes the bytes of one that
  * does, the caller's to hyp_free. */

@@ -23,7 +23,7 @@ hyp_status hyp_cuda_branches_wanted(uint32_t *out, hyp_diag *diag)
 
 /* ---- what units touch -------------------------------------------------------------------------------------------- */
 
-/* A value in scratch memory, where the plan's slots have it, that a unit reads or writes. */
+/* A value in scratch memory that a unit reads or writes; from as many on as there are tensors, the room of a unit. */
 typedef struct use {
     uint32_t value, unit;
 } use;
@@ -38,28 +38,24 @@ typedef struct finder {
     HYP_VEC(use) uses; /* ascending by unit */
 } finder;
 
-static bool has_own(const hyp_cuda_prepared *p, uint32_t tensor)
-{
-    return p->own_offset && p->own_offset[tensor] != HYP_CUDA_AS_PLANNED;
-}
-
-/* Tensors of the caller's lie apart from each other and from scratch memory: hyp_cuda_branches_fit. */
+/* Tensors of the caller's lie apart from each other and from scratch memory: hyp_cuda_branches_fit. What lies behind the
+ * values is apart from these, too. */
 static uint64_t place_of(const finder *f, uint32_t tensor)
 {
     enum { APART = 44 }; /* bits of an address within one */
     const HypPlan__Program *p = f->build->program;
     const hyp_cuda_prepared *q = f->build->prepared;
     const HypPlan__Tensor *t = p->tensors[tensor];
-    if (has_own(q, tensor)) return q->own_offset[tensor];
+    if (hyp_cuda_has_own(q, tensor)) return ((uint64_t)(p->n_tensors + 1) << APART) + q->own_offset[tensor];
     if (t->place == HYP_PLAN__PLACE__PLACE_VIEW) return place_of(f, t->view_of) + hyp_plan_first_byte(p, tensor);
-    if (t->place == HYP_PLAN__PLACE__PLACE_SCRATCH && !f->apart) return q->slot_offset[t->slot];
+    if (t->place == HYP_PLAN__PLACE__PLACE_SCRATCH && !f->apart) return q->value_offset[tensor];
     return (uint64_t)(tensor + 1) << APART;
 }
 
 static hyp_status add_tensor(finder *f, uint32_t tensor, bool written)
 {
     hyp_cuda_build *b = f->build;
-    uint32_t root = has_own(b->prepared, tensor) ? tensor : hyp_plan_root(b->program, tensor);
+    uint32_t root = hyp_cuda_has_own(b->prepared, tensor) ? tensor : hyp_plan_root(b->program, tensor);
     HypPlan__Place place = b->program->tensors[root]->place;
     size_t bytes;
     if (place == HYP_PLAN__PLACE__PLACE_WEIGHT || place == HYP_PLAN__PLACE__PLACE_INPUT)
@@ -67,7 +63,7 @@ static hyp_status add_tensor(finder *f, uint32_t tensor, bool written)
     HYP_TRY(hyp_cuda_tensor_bytes(b->program, tensor, b->values, &bytes, b->diag));
     uint64_t begin = place_of(f, tensor);
     HYP_TRY(hyp_vec_push(&f->spans, b->diag, (hyp_span){begin, begin + bytes, written}));
-    if (!f->apart || place != HYP_PLAN__PLACE__PLACE_SCRATCH || has_own(b->prepared, root)) return HYP_OK;
+    if (!f->apart || place != HYP_PLAN__PLACE__PLACE_SCRATCH || hyp_cuda_has_own(b->prepared, root)) return HYP_OK;
     return hyp_vec_push(&f->uses, b->diag, (use){root, f->unit});
 }
 
@@ -91,9 +87,17 @@ static hyp_status add_step_tensors(finder *f, uint32_t step)
     /* A layer may read what the normalization before it reads. */
     if (hyp_plan_own_norm(p->steps, step)) HYP_TRY(add_tensors(f, p->steps[step - 1], hyp_plan_step_reads, false));
     for (uint32_t t = 0; q->window_step && t < p->n_tensors; t++)
-        if (has_own(q, t) && hyp_plan_is_window(p->tensors[t]) && q->window_step[t] == step)
+        if (hyp_cuda_has_own(q, t) && hyp_plan_is_window(p->tensors[t]) && q->window_step[t] == step)
             HYP_TRY(add_tensor(f, t, true));
     return HYP_OK;
+}
+
+static hyp_status add_room(finder *f, const hyp_cuda_unit *u)
+{
+    hyp_cuda_build *b = f->build;
+    if (!u->room) return HYP_OK;
+    if (f->apart) return hyp_vec_push(&f->uses, b->diag, (use){(uint32_t)b->program->n_tensors + f->unit, f->unit});
+    return hyp_vec_push(&f->spans, b->diag, (hyp_span){u->room_at, u->room_at + u->room, true});
 }
 
 /* Predictions come from the plan, which may say anything. */
@@ -161,6 +165,7 @@ static hyp_status find_tasks(finder *f, bool apart)
             HYP_TRY(add_step_tensors(f, step));
             add_seconds(f->build, step, task);
         }
+        HYP_TRY(add_room(f, u));
         hyp_span *spans = hyp_arena_zalloc(&f->build->prepared->arena, f->spans.len + 1, sizeof *spans);
         if (!spans) return hyp_fail_memory(f->build->diag, f->spans.len * sizeof *spans);
         if (f->spans.len) memcpy(spans, f->spans.data, f->spans.len * sizeof *spans);
@@ -177,8 +182,8 @@ static hyp_status schedule(finder *f, uint32_t streams)
 
 /* ---- where values lie -------------------------------------------------------------------------------------------- */
 
-/* Values that share a slot, because they live one after the other, keep steps from running side by side. Once it is
- * known what may run beside what, they share memory where all uses of one end before those of the other begin, as well
+/* Values that share memory, because they live one after the other, keep steps from running side by side. Once it is
+ * known what may run beside what, they share it where all uses of one end before those of the other begin, as well
  * as when steps run one by one. */
 typedef struct value {
     size_t bytes, at;
@@ -246,24 +251,29 @@ static hyp_status place(finder *f, value *values, size_t count, size_t *total)
     return HYP_OK;
 }
 
-/* Notes the places, and moves what lies behind the plan's slots behind them. */
-static hyp_status keep_places(finder *f, const value *values, size_t count, size_t total)
+static void keep_places(finder *f, const value *values, size_t count, size_t total)
 {
-    hyp_cuda_build *b = f->build;
-    hyp_cuda_prepared *p = b->prepared;
-    size_t n = b->program->n_tensors, shift = total > p->slot_bytes ? total - p->slot_bytes : 0, end;
-    if (!hyp_add_size(p->scratch_bytes, shift, &end))
-        return hyp_fail(b->diag, HYP_ERR_LIMIT, "the device memory that these shapes need is beyond any size");
-    HYP_TRY(hyp_cuda_grow(b->session, &b->session->scratch, &b->session->scratch_bytes, end, "intermediate results",
-                          b->diag));
-    if (!p->own_offset) {
-        p->own_offset = hyp_arena_zalloc(&p->arena, n, sizeof *p->own_offset);
-        if (!p->own_offset) return hyp_fail_memory(b->diag, n * sizeof *p->own_offset);
-        for (size_t t = 0; t < n; t++) p->own_offset[t] = HYP_CUDA_AS_PLANNED;
+    hyp_cuda_prepared *p = f->build->prepared;
+    size_t tensors = f->build->program->n_tensors;
+    p->value_bytes = total;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t v = values[i].uses->value;
+        if (v < tensors)
+            p->value_offset[v] = values[i].at;
+        else
+            f->branches->units[v - tensors].room_at = values[i].at;
     }
-    for (size_t t = 0; t < n; t++)
-        if (p->own_offset[t] != HYP_CUDA_AS_PLANNED) p->own_offset[t] += shift;
-    for (size_t i = 0; i < count; i++) p->own_offset[values[i].uses->value] = values[i].at;
+}
+
+static hyp_status size_of(const finder *f, uint32_t v, size_t *out)
+{
+    const hyp_cuda_build *b = f->build;
+    size_t tensors = b->program->n_tensors;
+    if (v < tensors)
+        HYP_TRY(hyp_cuda_tensor_bytes(b->program, v, b->values, out, b->diag));
+    else
+        *out = f->branches->units[v - tensors].room;
+    *out = hyp_cuda_round_up(*out, HYP_CUDA_ALIGN);
     return HYP_OK;
 }
 
@@ -280,13 +290,12 @@ static hyp_status place_values(finder *f)
         const use *u = &f->uses.data[i];
         if (i == 0 || u->value != u[-1].value) {
             values[count++].uses = u;
-            status = hyp_cuda_tensor_bytes(b->program, u->value, b->values, &values[count - 1].bytes, b->diag);
-            values[count - 1].bytes = hyp_cuda_round_up(values[count - 1].bytes, HYP_CUDA_ALIGN);
+            status = size_of(f, u->value, &values[count - 1].bytes);
         }
         values[count - 1].use_count++;
     }
     if (status == HYP_OK) status = place(f, values, count, &total);
-    if (status == HYP_OK) status = keep_places(f, values, count, total);
+    if (status == HYP_OK) keep_places(f, values, count, total);
     hyp_free(values);
     return status;
 }
@@ -335,15 +344,14 @@ static hyp_status take_memory(hyp_cuda_session *s, hyp_cuda_branches *branches, 
 {
     size_t total = 0;
     for (uint32_t branch = 1; branch < branches->schedule.branches; branch++) {
-        size_t workspace = 0, room = 0;
+        size_t workspace = 0;
         for (uint32_t i = 0; i < branches->count; i++) {
             if (branches->tasks[i].branch != branch) continue;
             if (branches->units[i].workspace > workspace) workspace = branches->units[i].workspace;
-            if (branches->units[i].room > room) room = branches->units[i].room;
         }
         branches->workspace_at[branch] = total;
-        branches->room_at[branch] = total += hyp_cuda_round_up(workspace, HYP_CUDA_ALIGN);
-        total += hyp_cuda_round_up(room, HYP_CUDA_ALIGN);
+        branches->workspace_bytes[branch] = hyp_cuda_round_up(workspace, HYP_CUDA_ALIGN);
+        total += branches->workspace_bytes[branch];
     }
     return hyp_cuda_grow(s, &s->branches.memory, &s->branches.bytes, total, "steps side by side", diag);
 }
@@ -389,8 +397,12 @@ static hyp_status plan(finder *f)
     HYP_TRY(find_tasks(f, false));
     HYP_TRY(schedule(f, streams));
     if (branches->schedule.branches < 2) return HYP_OK;
+    HYP_TRY(hyp_cuda_take_scratch(b->session, p, b->diag));
     HYP_TRY(take_memory(b->session, branches, b->diag));
     HYP_TRY(take_streams(b->session, branches, b->diag));
+    for (uint32_t i = 0; i < branches->count; i++)
+        for (size_t k = branches->units[i].first; k < branches->units[i].end && branches->units[i].room; k++)
+            p->ops.data[k].room_at = branches->units[i].room_at;
     p->branches = *branches;
     hyp_log_printf(&b->session->model->device->log,
                    "steps run side by side on %u streams: %.1f us predicted, %.1f on one", branches->schedule.branches,

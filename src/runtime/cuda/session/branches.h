@@ -1,8 +1,8 @@
 /* branches.h - the ops of one set of shapes on several streams of a graph of ours: steps that do not wait for each
  * other run side by side, where that is predicted or measured to be faster.
  *
- * The first stream is the session's, the others are forked from it and joined to it by events. Each has a workspace and
- * a room of its own. Ops that belong to one step stay together and in their order.
+ * The first stream is the session's, the others are forked from it and joined to it by events. Each has a workspace of its
+ * own. Ops that belong to one step stay together and in their order.
  */
 #ifndef HYP_RUNTIME_CUDA_SESSION_BRANCHES_H
 #define HYP_RUNTIME_CUDA_SESSION_BRANCHES_H
@@ -19,7 +19,7 @@ typedef struct hyp_cuda_branch_streams {
     uint32_t wanted; /* streams at most; 0 = as many as pay */
     CUstream more[HYP_STREAMS - 1];
     HYP_VEC(CUevent) events; /* the first is where a run begins; ends of units that others wait for */
-    CUdeviceptr memory;      /* workspaces and rooms of these streams */
+    CUdeviceptr memory;      /* workspaces of these streams */
     size_t bytes;
 } hyp_cuda_branch_streams;
 
@@ -28,6 +28,7 @@ typedef struct hyp_cuda_unit {
     size_t first, end; /* ops */
     uint32_t first_step, last_step;
     size_t workspace, room; /* bytes */
+    size_t room_at;         /* in scratch memory */
     uint32_t event;         /* of its end, if it is awaited; from 1 on */
 } hyp_cuda_unit;
 
@@ -36,8 +37,7 @@ typedef struct hyp_cuda_branches {
     hyp_task *tasks;      /* by unit */
     uint32_t count, events;
     hyp_timetable schedule;
-    size_t workspace_at[HYP_STREAMS], room_at[HYP_STREAMS]; /* by stream but for the first: in the session's
-                                                                           memory for it, one behind the other */
+    size_t workspace_at[HYP_STREAMS], workspace_bytes[HYP_STREAMS]; /* by stream but for the first, in `memory` */
     hyp_choice choice; /* of how many streams there are, as it stands before tuning */
 } hyp_cuda_branches;
 

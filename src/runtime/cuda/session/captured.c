@@ -13,7 +13,6 @@ static hyp_cuda_block *find(const hyp_cuda_session *s, CUdeviceptr at)
 hyp_status hyp_cuda_note_captured(hyp_cuda_session *s, hyp_cuda_prepared *p, hyp_diag *diag)
 {
     const hyp_cuda_block used[] = {{s->scratch, s->scratch_bytes, false},
-                                   {s->room, s->room_bytes, false},
                                    {s->staging.device, s->staging.device_bytes, false}};
     p->captured = s->kept.any = true;
     for (size_t i = 0; i < sizeof used / sizeof *used; i++)

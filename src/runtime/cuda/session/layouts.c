@@ -3,7 +3,7 @@
  * A transposition of such a tensor to [N spatial... C] is the same bytes, so both are in one place and the step does
  * nothing: a product then reads the rows that a convolution left, and the other way round. Some channels of such a tensor
  * are no piece of it any more, so the window gets memory of its own and is copied when its tensor is there.
- * Both kinds live longer than the plan's slots allow, or have none; they lie behind them.
+ * Both kinds live longer than the plan says, or are no values of it; they lie behind the values.
  */
 #include <string.h>
 
@@ -183,11 +183,11 @@ static hyp_status find_places(own_places *o)
     return HYP_OK;
 }
 
-/* As low as may be beside those that live at the same time, from `base` on. */
-static hyp_status put(own_places *o, uint32_t index, size_t base, size_t *total)
+/* As low as may be beside those that live at the same time. */
+static hyp_status put(own_places *o, uint32_t index)
 {
     own_place *place = &o->list[index];
-    place->at = base;
+    size_t *total = &o->prepared->own_bytes;
     for (uint32_t i = 0; i < index; i++) {
         const own_place *other = &o->list[i];
         bool apart = other->ends < place->begins || place->ends < other->begins ||
@@ -204,10 +204,9 @@ static hyp_status put(own_places *o, uint32_t index, size_t base, size_t *total)
     return HYP_OK;
 }
 
-hyp_status hyp_cuda_place_own(const HypPlan__Program *program, const int64_t *values, hyp_cuda_prepared *p, size_t *total,
-                              hyp_diag *diag)
+hyp_status hyp_cuda_place_own(const HypPlan__Program *program, const int64_t *values, hyp_cuda_prepared *p, hyp_diag *diag)
 {
-    size_t n = program->n_tensors, base = *total;
+    size_t n = program->n_tensors;
     own_places o = {.program = program, .values = values, .prepared = p, .diag = diag};
     if (!p->channels_last) return HYP_OK;
     o.writes = hyp_arena_zalloc(&p->arena, n, sizeof *o.writes);
@@ -222,7 +221,7 @@ hyp_status hyp_cuda_place_own(const HypPlan__Program *program, const int64_t *va
     for (size_t t = 0; t < n; t++) o.writes[t] = o.reads[t] = o.begins[t] = UNKNOWN;
     HYP_TRY(find_lives(&o));
     HYP_TRY(find_places(&o));
-    for (uint32_t i = 0; i < o.count; i++) HYP_TRY(put(&o, i, base, total));
+    for (uint32_t i = 0; i < o.count; i++) HYP_TRY(put(&o, i));
     for (size_t t = 0; t < n; t++)
         p->own_offset[t] = o.place_plus1[t] ? o.list[o.place_plus1[t] - 1].at : HYP_CUDA_AS_PLANNED;
     return HYP_OK;

@@ -23,22 +23,6 @@ static hyp_status take(size_t bytes, size_t *total, size_t *out_offset, hyp_diag
     return HYP_OK;
 }
 
-hyp_status hyp_cuda_place_slots(const HypPlan__Program *p, const int64_t *values, size_t *offsets, size_t *out_total,
-                                hyp_diag *diag)
-{
-    size_t total = 0;
-    memset(offsets, 0, p->slot_count * sizeof *offsets);
-    for (uint32_t t = 0; t < p->n_tensors; t++) { /* sizes first, in the place of offsets */
-        if (p->tensors[t]->place != HYP_PLAN__PLACE__PLACE_SCRATCH) continue;
-        size_t bytes, *slot = &offsets[p->tensors[t]->slot];
-        HYP_TRY(hyp_cuda_tensor_bytes(p, t, values, &bytes, diag));
-        if (bytes > *slot) *slot = bytes;
-    }
-    for (uint32_t s = 0; s < p->slot_count; s++) HYP_TRY(take(offsets[s], &total, &offsets[s], diag));
-    *out_total = total;
-    return HYP_OK;
-}
-
 hyp_status hyp_cuda_place_edges(const HypPlan__Program *p, const int64_t *values, size_t small, size_t *offsets,
                                 size_t *bytes, size_t *out_small, size_t *out_total, hyp_diag *diag)
 {

@@ -7,12 +7,9 @@
 /* What a tensor takes under these dims. */
 HYP_NODISCARD hyp_status hyp_cuda_tensor_bytes(const HypPlan__Program *program, uint32_t tensor, const int64_t *values,
                                                size_t *out, hyp_diag *diag);
-/* Where the scratch slots lie in one allocation: each at a multiple of HYP_CUDA_ALIGN, as large as its largest tensor
- * under these dims. `offsets` has program->slot_count entries; HYP_ERR_LIMIT when the sum overflows. */
-HYP_NODISCARD hyp_status hyp_cuda_place_slots(const HypPlan__Program *program, const int64_t *values, size_t *offsets,
-                                              size_t *out_total, hyp_diag *diag);
-/* The same for inputs and outputs that must be staged: n_inputs + n_outputs offsets and sizes in bytes. Those of up to
- * `small` bytes come first, *out_small bytes in all; of each kind inputs come before outputs, in the order of the plan. */
+/* Where inputs and outputs that must be staged lie in one allocation, each at a multiple of HYP_CUDA_ALIGN: n_inputs +
+ * n_outputs offsets and sizes in bytes. Those of up to `small` bytes come first, *out_small bytes in all; of each kind inputs
+ * come before outputs, in the order of the plan. HYP_ERR_LIMIT when the sum overflows. */
 HYP_NODISCARD hyp_status hyp_cuda_place_edges(const HypPlan__Program *program, const int64_t *values, size_t small,
                                               size_t *offsets, size_t *bytes, size_t *out_small, size_t *out_total,
                                               hyp_diag *diag);

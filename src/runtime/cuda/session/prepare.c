@@ -150,7 +150,7 @@ static hyp_status set_up_aside(hyp_cuda_session *s, hyp_diag *diag)
     return HYP_OK;
 }
 
-/* Ops of all steps, and the bytes of room that they want. */
+/* Ops of all steps. */
 static hyp_status build_ops(hyp_cuda_build *b)
 {
     hyp_cuda_prepared *p = b->prepared;
@@ -163,79 +163,49 @@ static hyp_status build_ops(hyp_cuda_build *b)
     return HYP_OK;
 }
 
-/* Ops, with room for them beside scratch memory that is there already: in place of the session's, unless it is 0. */
-static hyp_status build_beside(hyp_cuda_build *b, CUdeviceptr grown, size_t scratch)
-{
-    hyp_cuda_session *s = b->session;
-    HYP_TRY(build_ops(b));
-    size_t room = *b->room_bytes, old = grown ? s->scratch_bytes : 0;
-    if (room > s->room_bytes && room > old && !hyp_mem_fits(room - old)) return hyp_fail_memory(b->diag, room);
-    if (grown) {
-        hyp_cuda_replaced(s, s->scratch, s->scratch_bytes);
-        s->scratch = grown;
-        s->scratch_bytes = scratch;
-    }
-    return HYP_OK;
-}
-
-/* Where everything lies; *out_scratch bytes of scratch memory. */
-static hyp_status lay_out(hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p, size_t *out_scratch,
-                          hyp_diag *diag)
+/* How tensors lie, and where those of the caller's are staged. */
+static hyp_status lay_out(hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p, hyp_diag *diag)
 {
     const HypPlan__Program *program = s->model->plan->program;
-    size_t edges = program->n_inputs + program->n_outputs, scratch;
-    p->slot_offset = hyp_arena_zalloc(&p->arena, program->slot_count, sizeof *p->slot_offset);
+    size_t edges = program->n_inputs + program->n_outputs;
+    p->value_offset = hyp_arena_zalloc(&p->arena, program->n_tensors, sizeof *p->value_offset);
     p->edge_offset = hyp_arena_zalloc(&p->arena, edges, sizeof *p->edge_offset);
     p->edge_bytes = hyp_arena_zalloc(&p->arena, edges, sizeof *p->edge_bytes);
     p->known = hyp_arena_zalloc(&p->arena, program->n_steps, sizeof *p->known);
     p->choices_end = hyp_arena_zalloc(&p->arena, program->n_steps, sizeof *p->choices_end);
-    if (!p->slot_offset || !p->edge_offset || !p->edge_bytes || !p->known || !p->choices_end)
-        return hyp_fail_memory(diag, (2 * edges + program->slot_count + program->n_steps) * sizeof *p->edge_bytes);
+    if (!p->value_offset || !p->edge_offset || !p->edge_bytes || !p->known || !p->choices_end)
+        return hyp_fail_memory(diag, (2 * edges + program->n_tensors + program->n_steps) * sizeof *p->edge_bytes);
     HYP_TRY(hyp_cuda_choose_layouts(s, values, p, diag));
     HYP_TRY(hyp_cuda_replays_init(&p->replays, edges, &p->arena, diag));
-    HYP_TRY(hyp_cuda_place_slots(program, values, p->slot_offset, &scratch, diag));
-    p->slot_bytes = scratch;
-    HYP_TRY(hyp_cuda_place_own(program, values, p, &scratch, diag));
-    p->scratch_bytes = scratch;
-    HYP_TRY(hyp_cuda_place_edges(program, values, HYP_CUDA_SMALL, p->edge_offset, p->edge_bytes, &p->packed_bytes,
-                                 &p->staging_bytes, diag));
-    *out_scratch = scratch;
-    return HYP_OK;
+    HYP_TRY(hyp_cuda_place_own(program, values, p, diag));
+    return hyp_cuda_place_edges(program, values, HYP_CUDA_SMALL, p->edge_offset, p->edge_bytes, &p->packed_bytes,
+                                &p->staging_bytes, diag);
 }
 
-static hyp_cuda_build build_of(hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p, size_t *room,
-                               hyp_diag *diag)
+/* Everything that takes no memory of the device's. */
+static hyp_status build_on_host(hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p, hyp_cuda_build *out,
+                                hyp_diag *diag)
 {
-    return (hyp_cuda_build){.session = s,
+    *out = (hyp_cuda_build){.session = s,
                             .prepared = p,
                             .program = s->model->plan->program,
                             .values = values,
-                            .room_bytes = room,
+                            .places_room = true,
                             .diag = diag};
+    HYP_TRY(lay_out(s, values, p, diag));
+    return build_ops(out);
 }
 
-/* Shapes that are refused leave the session's memory as it was; what the device does not have is asked for first. */
+/* Shapes that are refused leave the session's memory as it was. */
 static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p, hyp_diag *diag)
 {
-    const hyp_cuda_library *lib = &s->model->device->lib;
-    size_t room = 0, scratch;
-    HYP_TRY(lay_out(s, values, p, &scratch, diag));
-    hyp_cuda_build b = build_of(s, values, p, &room, diag);
-    CUdeviceptr grown = 0;
-    hyp_status status = HYP_OK;
-    if (scratch > s->scratch_bytes) {
-        HYP_TRY(hyp_cuda_may_replace(s, s->scratch, scratch, "intermediate results", diag));
-        status = hyp_cuda_take(lib, scratch, &grown, diag);
+    hyp_cuda_build b;
+    HYP_TRY(build_on_host(s, values, p, &b, diag));
+    HYP_TRY(hyp_cuda_plan_branches(&b)); /* does without memory that it does not get */
+    if (!p->branches.units) {
+        HYP_TRY(hyp_cuda_pack(&b));
+        HYP_TRY(hyp_cuda_take_scratch(s, p, diag));
     }
-    if (status != HYP_OK) {
-        hyp_diag_prefix(diag, "%zu bytes of device memory for intermediate results", scratch);
-        return status;
-    }
-    status = build_beside(&b, grown, scratch);
-    if (status != HYP_OK && grown) hyp_cuda_give(lib, grown, scratch);
-    HYP_TRY(status);
-    HYP_TRY(hyp_cuda_grow(s, &s->room, &s->room_bytes, room, "steps", diag));
-    HYP_TRY(hyp_cuda_plan_branches(&b)); /* last, for it does without memory that it does not get */
     if (s->tuning.products.len > 0 && !s->untuned)
         hyp_log_printf(&s->model->device->log,
                        "products of these shapes: %zu as tuned, %zu as tuned for a larger size, %zu not tuned",
@@ -246,13 +216,13 @@ static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_pre
 /* As build, with nothing taken but for a moment. */
 static hyp_status measure(hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p, size_t *out, hyp_diag *diag)
 {
-    size_t room = 0, scratch, before = hyp_mem_used(hyp_mem_charged());
-    HYP_TRY(lay_out(s, values, p, &scratch, diag));
-    hyp_cuda_build b = build_of(s, values, p, &room, diag);
-    HYP_TRY(build_ops(&b));
+    size_t before = hyp_mem_used(hyp_mem_charged()), scratch;
+    hyp_cuda_build b;
+    HYP_TRY(build_on_host(s, values, p, &b, diag));
+    HYP_TRY(hyp_cuda_pack(&b));
     *out = hyp_mem_used(hyp_mem_charged()) - before;
+    if (!hyp_add_size(p->value_bytes, p->own_bytes, &scratch)) return hyp_fail_memory(diag, SIZE_MAX);
     if (scratch > s->scratch_bytes) *out += scratch - s->scratch_bytes;
-    if (room > s->room_bytes) *out += room - s->room_bytes;
     return HYP_OK;
 }
 

@@ -3,7 +3,7 @@
 #include "runtime/cuda/driver/ranges.h"
 #include "runtime/cuda/session/backend.h"
 
-enum { OWN = 5 }; /* parts of a key that are no addresses of inputs and outputs */
+enum { OWN = 4 }; /* parts of a key that are no addresses of inputs and outputs */
 
 enum { PAUSE = 16 }; /* runs before a graph that could not be made is tried again for the first time */
 
@@ -43,7 +43,7 @@ static CUdeviceptr key_part(const hyp_cuda_session *s, size_t i)
 {
     const HypPlan__Program *p = s->model->plan->program;
     size_t edges = p->n_inputs + p->n_outputs;
-    const CUdeviceptr own[OWN] = {s->scratch, s->room, s->branches.memory, (uintptr_t)s->staging.packed, s->leaves_commit};
+    const CUdeviceptr own[OWN] = {s->scratch, s->branches.memory, (uintptr_t)s->staging.packed, s->leaves_commit};
     if (i >= edges) return own[i - edges];
     uint32_t tensor = i < p->n_inputs ? p->inputs[i] : p->outputs[i - p->n_inputs];
     return s->at[tensor] + (s->staging.ways[i] == HYP_CUDA_WAY_PACKED);

@@ -4,24 +4,20 @@
 
 _Static_assert((int)HYP_PLAN_WINDOW_ALIGN % (int)HYP_CUDA_MIN_ALIGN == 0, "windows begin where any tensor may");
 
-static bool has_own(const hyp_cuda_prepared *p, uint32_t tensor)
-{
-    return p->own_offset && p->own_offset[tensor] != HYP_CUDA_AS_PLANNED;
-}
-
 static void bind_others(hyp_cuda_session *s, const hyp_cuda_prepared *p)
 {
     const HypPlan__Program *program = s->model->plan->program;
+    CUdeviceptr own = s->scratch + p->value_bytes;
     for (uint32_t t = 0; t < program->n_tensors; t++) {
         const HypPlan__Tensor *tensor = program->tensors[t];
         if (tensor->place == HYP_PLAN__PLACE__PLACE_WEIGHT) s->at[t] = s->model->weights + tensor->offset;
         if (tensor->place == HYP_PLAN__PLACE__PLACE_SCRATCH)
-            s->at[t] = s->scratch + (has_own(p, t) ? p->own_offset[t] : p->slot_offset[tensor->slot]);
+            s->at[t] = hyp_cuda_has_own(p, t) ? own + p->own_offset[t] : s->scratch + p->value_offset[t];
     }
     for (uint32_t t = 0; t < program->n_tensors; t++)
         if (program->tensors[t]->place == HYP_PLAN__PLACE__PLACE_VIEW)
-            s->at[t] = has_own(p, t) ? s->scratch + p->own_offset[t]
-                                     : s->at[program->tensors[t]->view_of] + hyp_plan_first_byte(program, t);
+            s->at[t] = hyp_cuda_has_own(p, t) ? own + p->own_offset[t]
+                                              : s->at[program->tensors[t]->view_of] + hyp_plan_first_byte(program, t);
 }
 
 /* Work for `to` waits for what is in `from` now. */
@@ -43,6 +39,15 @@ static hyp_status send_ahead(hyp_cuda_session *s, const hyp_cuda_ahead *ahead, h
     return status;
 }
 
+hyp_status hyp_cuda_run_op(hyp_cuda_session *s, const hyp_cuda_op *op, hyp_diag *diag)
+{
+    CUdeviceptr room = s->room;
+    if (op->room_at != HYP_CUDA_AS_PLANNED) s->room = s->scratch + op->room_at;
+    hyp_status status = op->run(s, op->data, diag);
+    s->room = room;
+    return status;
+}
+
 static hyp_status run_some(hyp_cuda_session *s, const hyp_cuda_prepared *p, size_t begin, size_t end, hyp_diag *diag)
 {
     for (size_t i = begin; i < end; i++) {
@@ -51,7 +56,7 @@ static hyp_status run_some(hyp_cuda_session *s, const hyp_cuda_prepared *p, size
             if (p->ahead.data[k].op == i) HYP_TRY(send_ahead(s, &p->ahead.data[k], diag));
         if (s->bindings) HYP_TRY(hyp_step_begins(s->bindings, op->step, diag));
         hyp_cuda_range_begins(s->model->plan->program->steps[op->step]->label);
-        hyp_status status = op->run(s, op->data, diag);
+        hyp_status status = hyp_cuda_run_op(s, op, diag);
         hyp_cuda_range_ends();
         s->starts = false;
         if (s->bindings && status == HYP_OK) hyp_step_ends(s->bindings, op->step);
@@ -65,7 +70,7 @@ static hyp_status run_some(hyp_cuda_session *s, const hyp_cuda_prepared *p, size
 /* What ops take from the session while they go to a stream. */
 typedef struct at_stream {
     CUstream stream;
-    CUdeviceptr workspace, room;
+    CUdeviceptr workspace;
     size_t workspace_bytes;
 } at_stream;
 
@@ -74,7 +79,6 @@ static hyp_status go_to(hyp_cuda_session *s, const at_stream *at, hyp_diag *diag
     HYP_TRY(hyp_cuda_go_to(s, at->stream, diag));
     s->workspace = at->workspace;
     s->workspace_bytes = at->workspace_bytes;
-    s->room = at->room;
     return HYP_OK;
 }
 
@@ -122,9 +126,8 @@ static hyp_status run_units(hyp_cuda_session *s, const hyp_cuda_prepared *p, con
     for (uint32_t i = 0; i < branches->count; i++) {
         uint32_t unit = branches->schedule.order[i], branch = branches->tasks[unit].branch;
         if (branches->units[unit].first >= op_count(s, p)) continue;
-        const at_stream other = {
-            branch ? s->branches.more[branch - 1] : 0, s->branches.memory + branches->workspace_at[branch],
-            s->branches.memory + branches->room_at[branch], branches->room_at[branch] - branches->workspace_at[branch]};
+        const at_stream other = {branch ? s->branches.more[branch - 1] : 0,
+                                 s->branches.memory + branches->workspace_at[branch], branches->workspace_bytes[branch]};
         HYP_TRY(go_to(s, branch ? &other : own, diag));
         HYP_TRY(run_unit(s, p, unit, !begun[branch], diag));
         begun[branch] = true;
@@ -143,7 +146,7 @@ static hyp_status run_side_by_side(hyp_cuda_session *s, const hyp_cuda_prepared 
 {
     const hyp_cuda_library *lib = &s->model->device->lib;
     const hyp_cuda_branches *branches = &p->branches;
-    const at_stream own = {s->stream, s->workspace, s->room, s->workspace_bytes};
+    const at_stream own = {s->stream, s->workspace, s->workspace_bytes};
     HYP_TRY(hyp_cuda_check(lib, lib->cuEventRecord(s->branches.events.data[0], s->stream), "cuEventRecord", diag));
     bool begun[HYP_STREAMS] = {false};
     hyp_status status = run_units(s, p, &own, begun, diag);

@@ -235,7 +235,7 @@ static hyp_status queue(const hyp_cuda_trial *t, const hyp_cuda_candidate *c, ui
     for (size_t r = 0; r < t->read_count; r++)
         s->at[t->reads[r].tensor] = t->reads[r].at + i % t->reads[r].copies * aligned(t->reads[r].bytes);
     for (size_t r = 0; r < t->result_count; r++) s->at[t->results[r].tensor] = t->results[r].at;
-    for (size_t o = 0; o < c->ops->ops.len; o++) HYP_TRY(c->ops->ops.data[o].run(s, c->ops->ops.data[o].data, diag));
+    for (size_t o = 0; o < c->ops->ops.len; o++) HYP_TRY(hyp_cuda_run_op(s, &c->ops->ops.data[o], diag));
     return HYP_OK;
 }
 
