@@ -279,6 +279,11 @@ static void copies_permute_axes_of_every_type(void **state)
         check_permute(types[t], 4, (int64_t[]){2, 5, 3, 16}, (int[]){0, 2, 1, 3});
         check_permute(types[t], 4, (int64_t[]){10, 2, 3, 11}, (int[]){3, 1, 0, 2});
         check_permute(types[t], 2, (int64_t[]){4, 8}, (int[]){0, 1});
+        check_permute(types[t], 3, (int64_t[]){3, 300, 9}, (int[]){0, 2, 1}); /* filters: narrow, in tiles of their width */
+        check_permute(types[t], 3, (int64_t[]){2, 9, 513}, (int[]){0, 2, 1});
+        check_permute(types[t], 3, (int64_t[]){2, 31, 70}, (int[]){0, 2, 1});
+        check_permute(types[t], 3, (int64_t[]){2, 33, 30}, (int[]){0, 2, 1});
+        check_permute(types[t], 2, (int64_t[]){2049, 8}, (int[]){1, 0});
     }
 }
 

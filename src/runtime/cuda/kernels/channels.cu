@@ -134,10 +134,14 @@ template <bool GRADIENT, typename C, int W> __device__ __forceinline__ void over
 #pragma unroll 1
         for (unsigned half = blockDim.y / 2; half; half /= 2) {
             __syncthreads();
+            const unsigned each = half * blockDim.x;
 #pragma unroll 1
-            for (int e = 0; e < wide && threadIdx.y < half; e++)
-                room[e * size + self] = both_of<GRADIENT>(room[e * size + self], room[e * size + self + half * blockDim.x]);
+            for (unsigned i = self; i < wide * each; i += size) { // all threads, whichever rows and elements they have read
+                of_terms<C> *of = room + i / each * size + i % each;
+                *of = both_of<GRADIENT>(*of, of[each]);
+            }
         }
+        __syncthreads();
 #pragma unroll 1
         for (int e = 0; e < wide && threadIdx.y == 0 && mine < p.total; e++) {
             of_terms<C> *to = (of_terms<C> *)p.parts + part * p.channels + channel + e;

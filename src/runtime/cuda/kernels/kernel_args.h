@@ -81,6 +81,7 @@ enum {
     HYP_CUDA_PART_DIMS = 3,       /* each of at most so many axes */
     HYP_CUDA_PREFETCHES = 8,      /* constants that one launch of `prefetch` sends for */
     HYP_CUDA_TILE = 32,           /* a transpose block moves a tile of this many rows and columns */
+    HYP_CUDA_TILE_CELLS = 2048,   /* or one of so many elements */
     HYP_CUDA_TILE_ROWS = 8,       /* with this many rows of threads */
     HYP_CUDA_LAYER_ROWS = 16,     /* of x */
     HYP_CUDA_LAYER_SHORT = 256,   /* threads of a block of a short kernel, which has more registers for each */
@@ -417,11 +418,14 @@ typedef struct hyp_cuda_copies {
     uint32_t count;
 } hyp_cuda_copies;
 
-/* extent[0] is contiguous in y, extent[1] in x; the others are whole matrices apart. Elements of up to 8 bytes. */
+/* extent[0] is contiguous in y, extent[1] in x; the others are whole matrices apart. Elements of up to 8 bytes. A tile is a square of
+ * HYP_CUDA_TILE, or, of a narrow matrix, as wide as that and longer. */
 typedef struct hyp_cuda_transpose {
     hyp_cuda_copy copy;
     hyp_cuda_extent tiles0, tiles; /* tiles along extent[0]; in one matrix */
     int64_t total_tiles;
+    hyp_cuda_extent side0, side1; /* of a tile; with a pad behind side1 at most HYP_CUDA_TILE_CELLS */
+    uint32_t narrow; /* bool */
 } hyp_cuda_transpose;
 
 typedef struct hyp_cuda_gather {

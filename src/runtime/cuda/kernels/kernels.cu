@@ -458,6 +458,30 @@ template <typename T> __device__ __forceinline__ void change_pitch(const hyp_cud
     }
 }
 
+// A tile of a matrix that has few rows, or few columns: threads go through its elements as they lie in x, then as in y. Rows of
+// an odd length meet no bank conflicts.
+__device__ __forceinline__ void transpose_narrow(const hyp_cuda_transpose &t, int64_t from, int64_t to, int64_t left0,
+                                                 int64_t left1)
+{
+    extern __shared__ double shared[];
+    uint64_t *tile = (uint64_t *)shared;
+    const hyp_cuda_copy &p = t.copy;
+    const int side0 = (int)t.side0.size, side1 = (int)t.side1.size, pitch = side1 | 1, cells = side0 * side1;
+    const int self = (int)(threadIdx.y * blockDim.x + threadIdx.x), step = (int)(blockDim.x * blockDim.y);
+    __syncthreads();
+#pragma unroll 4
+    for (int c = self; c < cells; c += step) {
+        const int i = (int)divide(c, t.side1), j = c - i * side1;
+        if (i < left0 && j < left1) tile[i * pitch + j] = load_bits(p.size, p.x, from + i * p.x_stride[0] + j);
+    }
+    __syncthreads();
+#pragma unroll 4
+    for (int c = self; c < cells; c += step) {
+        const int j = (int)divide(c, t.side0), i = c - j * side0;
+        if (i < left0 && j < left1) store_bits(p.size, p.y, to + i + j * p.y_stride[1], tile[i * pitch + j]);
+    }
+}
+
 // Reads a tile along x's contiguous dim and writes it along y's, through shared memory whose rows are padded by one
 // element against bank conflicts.
 __device__ __forceinline__ void transpose_tiles(const hyp_cuda_transpose &t)
@@ -469,9 +493,13 @@ __device__ __forceinline__ void transpose_tiles(const hyp_cuda_transpose &t)
     for (int64_t i = blockIdx.x; i < t.total_tiles; i += gridDim.x) {
         int64_t matrix = divide(i, t.tiles), rest = i - matrix * t.tiles.size;
         int64_t tile1 = divide(rest, t.tiles0), tile0 = rest - tile1 * t.tiles0.size;
-        int64_t from, to, start0 = tile0 * HYP_CUDA_TILE, start1 = tile1 * HYP_CUDA_TILE;
+        int64_t from, to, start0 = tile0 * t.side0.size, start1 = tile1 * t.side1.size;
         offsets(matrix, 2, p.rank, p.extent, p.x_stride, p.y_stride, from, to);
         int64_t left0 = p.extent[0].size - start0, left1 = p.extent[1].size - start1;
+        if (t.narrow) {
+            transpose_narrow(t, from + start0 * p.x_stride[0] + start1, to + start0 + start1 * p.y_stride[1], left0, left1);
+            continue;
+        }
         from += start0 * p.x_stride[0] + (start1 + threadIdx.x) * p.x_stride[1];
         to += (start0 + threadIdx.x) * p.y_stride[0] + start1 * p.y_stride[1];
         __syncthreads();

@@ -205,7 +205,7 @@ static double seconds(const hyp_cuda_conv_step *step, bool last, double floor)
 
 static double cudnn_seconds(const hyp_cuda_conv_step *step, double floor)
 {
-    return seconds(step, step->weight_last, floor);
+    return seconds(step, step->weight_last, step->weight_last ? floor : hyp_cuda_dnn_first_floor(step, floor));
 }
 
 static hyp_status add_as_weights(hyp_cuda_build *b, const hyp_cuda_conv_step *step)

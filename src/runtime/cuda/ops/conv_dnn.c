@@ -199,6 +199,14 @@ double hyp_cuda_dnn_moving_seconds(const hyp_cuda_conv_step *step, bool last)
            moving(v->y, step->dtype, step->added_plus1 && step->added_last != last);
 }
 
+double hyp_cuda_dnn_first_floor(const hyp_cuda_conv_step *step, double floor)
+{
+    const hyp_conv *v = &step->conv;
+    if (hyp_dtype_size(step->dtype) != 2 || v->group != 1) return floor;
+    return hyp_cuda_dnn_last_floor(step, floor) + moving(v->x, step->dtype, true) + moving(v->w, step->dtype, true) +
+           moving(v->y, step->dtype, true);
+}
+
 double hyp_cuda_dnn_last_floor(const hyp_cuda_conv_step *step, double floor)
 {
     enum { PIECE = 16 };

@@ -68,5 +68,8 @@ double hyp_cuda_dnn_moving_seconds(const hyp_cuda_conv_step *step, bool last);
 /* The floor of a call with the channels last: few channels fill no vector of 16 bytes, and f32 without TF32 has few
  * kernels. */
 double hyp_cuda_dnn_last_floor(const hyp_cuda_conv_step *step, double floor);
+/* The same of one that has them in the plan's order. In 16 bits cuDNN's own kernels have the channels last: what lies otherwise it
+ * brings there, and the result back, by kernels of its own. */
+double hyp_cuda_dnn_first_floor(const hyp_cuda_conv_step *step, double floor);
 
 #endif

@@ -140,7 +140,8 @@ static const char *last_cannot(const hyp_cuda_build *b, const hyp_cuda_conv_step
 
 static double first_seconds(const hyp_cuda_conv_step *step, double floor)
 {
-    return 2 * hyp_cuda_library_seconds + floor + hyp_cuda_dnn_moving_seconds(step, false);
+    return 2 * hyp_cuda_library_seconds + hyp_cuda_dnn_first_floor(step, floor) +
+           hyp_cuda_dnn_moving_seconds(step, false);
 }
 
 static double last_seconds(const hyp_cuda_conv_step *step, double floor)

@@ -6,6 +6,12 @@
 
 enum { COPY_THREADS = 256 };
 
+static uint32_t shared_bytes(const hyp_cuda_transpose *t)
+{
+    uint32_t cells = t->narrow ? HYP_CUDA_TILE_CELLS : HYP_CUDA_TILE * (HYP_CUDA_TILE + 1);
+    return cells * (uint32_t)sizeof(uint64_t);
+}
+
 void hyp_cuda_mover_plan(const hyp_cuda_device *device, const hyp_cuda_box *box, size_t size, int64_t x_offset,
                          int64_t y_offset, hyp_cuda_mover *out)
 {
@@ -16,7 +22,7 @@ void hyp_cuda_mover_plan(const hyp_cuda_device *device, const hyp_cuda_box *box,
                                     .blocks = hyp_cuda_blocks(device, out->move.args.total_tiles, 1),
                                     .block_x = HYP_CUDA_TILE,
                                     .block_y = HYP_CUDA_TILE_ROWS,
-                                    .shared_bytes = HYP_CUDA_TILE * (HYP_CUDA_TILE + 1) * sizeof(uint64_t)};
+                                    .shared_bytes = shared_bytes(&out->move.args)};
     else
         out->grid = (hyp_cuda_grid){.kernel = HYP_CUDA_KERNEL_copy,
                                     .blocks = hyp_cuda_blocks(device, out->move.args.copy.total, COPY_THREADS),

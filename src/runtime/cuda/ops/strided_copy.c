@@ -40,12 +40,32 @@ static void set_copy(const hyp_cuda_box *box, size_t size, hyp_cuda_copy *out)
     }
 }
 
+/* The sides of tiles: those of narrow matrices, such as the filters of one output channel of a convolution, have their width, and
+ * are as long as fits, all alike. */
+static void plan_tiles(const hyp_cuda_box *box, int64_t side[2])
+{
+    side[0] = side[1] = HYP_CUDA_TILE;
+    for (int narrow = 0; narrow < 2; narrow++) {
+        int64_t width = box->extent[narrow], length = box->extent[1 - narrow];
+        if (width >= HYP_CUDA_TILE || length <= HYP_CUDA_TILE) continue;
+        int64_t most = narrow ? HYP_CUDA_TILE_CELLS / (width | 1) : HYP_CUDA_TILE_CELLS / width - 1;
+        int64_t parts = (length + most - 1) / most;
+        side[narrow] = width;
+        side[1 - narrow] = (length + parts - 1) / parts;
+    }
+}
+
 static void plan_transpose(hyp_cuda_box *box, uint32_t axis, size_t size, hyp_cuda_move *out)
 {
     while (axis > 1) hyp_cuda_box_swap(box, axis, axis - 1), axis--;
-    int64_t tiles0 = (box->extent[0] + HYP_CUDA_TILE - 1) / HYP_CUDA_TILE;
-    int64_t tiles1 = (box->extent[1] + HYP_CUDA_TILE - 1) / HYP_CUDA_TILE;
+    int64_t side[2];
+    plan_tiles(box, side);
+    int64_t tiles0 = (box->extent[0] + side[0] - 1) / side[0];
+    int64_t tiles1 = (box->extent[1] + side[1] - 1) / side[1];
     out->kind = HYP_CUDA_MOVE_TRANSPOSE;
+    out->args.side0 = hyp_cuda_extent_of(side[0]);
+    out->args.side1 = hyp_cuda_extent_of(side[1]);
+    out->args.narrow = side[0] != HYP_CUDA_TILE || side[1] != HYP_CUDA_TILE;
     set_copy(box, size, &out->args.copy);
     out->args.tiles0 = hyp_cuda_extent_of(tiles0);
     out->args.tiles = hyp_cuda_extent_of(tiles0 * tiles1);
