@@ -332,10 +332,30 @@ static hyp_status offer(finder *f, hyp_choice *out)
     return HYP_OK;
 }
 
-static uint32_t choose_streams(const hyp_cuda_session *s, const hyp_choice *offered)
+/* *out_known: they were asked for, or measured to be better than fewer or more. */
+static uint32_t choose_streams(const hyp_cuda_session *s, const hyp_choice *offered, bool *out_known)
 {
     hyp_choice c = *offered;
-    return s->branches.wanted ? s->branches.wanted : hyp_choose(&c, s->untuned ? NULL : &s->tuning)->form;
+    uint32_t found = s->branches.wanted ? s->branches.wanted : hyp_choose(&c, s->untuned ? NULL : &s->tuning)->form;
+    *out_known = s->branches.wanted || c.measured > 0;
+    return found;
+}
+
+/* Values lie as the schedule wants them where that takes little more memory than they do one by one. Where it would take more, as
+ * in the backward pass of a large network, they lie as they do one by one, and steps that share memory wait for each other. */
+static hyp_status place_within(finder *f, bool *out_as_alone)
+{
+    const size_t share = 8, little = (size_t)64 << 20;
+    hyp_cuda_prepared *p = f->build->prepared;
+    HYP_TRY(hyp_cuda_pack(f->build));
+    size_t alone = p->value_bytes;
+    HYP_TRY(place_values(f));
+    *out_as_alone = p->value_bytes > alone && p->value_bytes - alone > (alone / share > little ? alone / share : little);
+    if (!*out_as_alone) return HYP_OK;
+    HYP_TRY(hyp_cuda_pack(f->build));
+    for (uint32_t i = 0; i < f->branches->count; i++)
+        f->branches->units[i].room_at = p->ops.data[f->branches->units[i].first].room_at;
+    return HYP_OK;
 }
 
 /* ---- what they need ---------------------------------------------------------------------------------------------- */
@@ -390,13 +410,15 @@ static hyp_status plan(finder *f)
     find_units(p, branches);
     HYP_TRY(find_tasks(f, true));
     HYP_TRY(offer(f, &branches->choice));
-    uint32_t streams = choose_streams(b->session, &branches->choice);
+    bool known, as_alone;
+    uint32_t streams = choose_streams(b->session, &branches->choice, &known);
     HYP_TRY(schedule(f, streams));
     if (branches->schedule.branches < 2) return HYP_OK;
-    HYP_TRY(place_values(f));
+    HYP_TRY(place_within(f, &as_alone));
     HYP_TRY(find_tasks(f, false));
     HYP_TRY(schedule(f, streams));
-    if (branches->schedule.branches < 2) return HYP_OK;
+    bool gains = branches->schedule.seconds <= HYP_STREAMS_MUST_GAIN * branches->schedule.serial_seconds;
+    if (branches->schedule.branches < 2 || (as_alone && !known && !gains)) return HYP_OK;
     HYP_TRY(hyp_cuda_take_scratch(b->session, p, b->diag));
     HYP_TRY(take_memory(b->session, branches, b->diag));
     HYP_TRY(take_streams(b->session, branches, b->diag));
