@@ -1,10 +1,11 @@
-"""Forward and backward passes of linear layers: the functions of hypatia/nn.h against PyTorch, on a GPU or a CPU.
+"""Forward and backward passes of linear layers: the functions of hypatia/nn.h, and plans, against PyTorch, on a GPU or a CPU.
 
-    python3 bench/nn.py --library LIBHYPATIA-RT.SO [--device cuda|cpu] [--types bf16,fp32,fp16,tf32] [--only TEXT,...] [--cases LIST]
+    python3 bench/nn.py --library LIBHYPATIA-RT.SO [--hypatiac BIN] [--device cuda|cpu] [--types bf16,fp32,fp16,tf32] [--only TEXT,...] [--cases LIST]
                         [--tune SECONDS] [--compile] [--rounds N] [--row-seconds S] [--tsv FILE]
 
 A run is one forward pass and one backward pass with all gradients (dx, and of each layer dW and db); a relu follows each layer but
-the last of several. Ours is measured untuned, and after hyp_nn_tune of so many seconds ("tuned"). Peers: PyTorch's autograd
+the last of several. Ours is measured untuned, and after hyp_nn_tune of so many seconds ("tuned"); with --hypatiac also as a plan of both
+passes, written out as a model ("plan"), and tuned as long ("plan, tuned"). Peers: PyTorch's autograd
 ("eager") and, with --compile, torch.compile. All use the same numbers in the same process and take turns, each round beginning
 with another one; a time is the median over the rounds, in microseconds of one run. Two modes:
 
@@ -20,14 +21,16 @@ import ctypes as c
 import os
 import statistics
 import sys
+import tempfile
 import time
 
 import torch
+from onnx import TensorProto, helper, save
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpu"))
 from ceilings import Ceilings  # noqa: E402
 from networks import TYPES, Case, parse_cases  # noqa: E402
-from runtime import DTYPES, Diag, EngineOptions, HYP_DEVICE_CPU, HYP_DEVICE_CUDA, Tensor  # noqa: E402
+from runtime import DTYPES, Diag, EngineOptions, HYP_DEVICE_CPU, HYP_DEVICE_CUDA, Library, Plan, Tensor, compile_plan  # noqa: E402
 from timing import capture, error, geometric_mean, milliseconds, repeat, take_turns  # noqa: E402
 
 CASES = [Case(256, (256, 512)), Case(1024, (784, 2048)), Case(8192, (4096, 4096)),
@@ -37,6 +40,7 @@ CASES = [Case(256, (256, 512)), Case(1024, (784, 2048)), Case(8192, (4096, 4096)
 CPU_CASES = [Case(64, (256, 512)), Case(128, (784, 2048)), Case(512, (1024, 1024)), Case(64, (256, 512, 256)),
              Case(128, (784, 2048, 10)), Case(32, (64, 128, 128, 10))]
 NONE, RELU = 0, 1
+OURS = ("ours", "tuned", "plan", "plan, tuned")
 MOST_CALLS, MOST_CAPTURED = 50, 100
 
 
@@ -151,10 +155,71 @@ class Ours:
         self.lib.hyp_nn_destroy(self.nn)
 
 
+def write_passes(numbers, path):
+    """Both passes as a model: y, dx, and dW and db of every layer, of x and dy; weights are constants."""
+    kind, nodes, given = TYPES[numbers.kind], [], []
+
+    def constant(name, tensor):
+        raw = tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
+        given.append(helper.make_tensor(name, kind.onnx, tensor.shape, raw, raw=True))
+
+    def add(op, inputs, output, **attributes):
+        nodes.append(helper.make_node(op, inputs, [output], **attributes))
+        return output
+
+    count, h = len(numbers.weights), ["x"]
+    for i, (w, b, relu) in enumerate(zip(numbers.weights, numbers.biases, numbers.relus)):
+        constant(f"w{i}", w)
+        constant(f"b{i}", b)
+        out = "y" if i + 1 == count else f"h{i}"
+        add("Gemm", [h[-1], f"w{i}", f"b{i}"], f"z{i}" if relu else out, transB=1)
+        h.append(add("Relu", [f"z{i}"], out) if relu else out)
+    given += [helper.make_tensor("zero", kind.onnx, (), b"\0" * kind.torch.itemsize, raw=True),
+              helper.make_tensor("rows", TensorProto.INT64, (1,), [0])]
+    g = "dy"
+    for i in reversed(range(count)):
+        if numbers.relus[i]:
+            add("Greater", [h[i + 1], "zero"], f"is{i}")
+            g = add("Where", [f"is{i}", g, "zero"], f"g{i}")
+        add("Gemm", [g, h[i]], f"dw{i}", transA=1)
+        add("ReduceSum", [g, "rows"], f"db{i}", keepdims=0)
+        g = add("MatMul", [g, f"w{i}"], f"dh{i}" if i else "dx")
+    outputs = [("y", numbers.dy), ("dx", numbers.x), *((f"dw{i}", w) for i, w in enumerate(numbers.weights)),
+               *((f"db{i}", b) for i, b in enumerate(numbers.biases))]
+    infos = lambda list: [helper.make_tensor_value_info(name, kind.onnx, t.shape) for name, t in list]  # noqa: E731
+    graph = helper.make_graph(nodes, "passes", infos([("x", numbers.x), ("dy", numbers.dy)]), infos(outputs), given)
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+
+
+class Planned:
+    """The passes as plans: as compiled, and tuned."""
+
+    def __init__(self, args, numbers, folder, stream):
+        onnx, path, tuned = (os.path.join(folder, "passes" + end) for end in (".onnx", ".bin", ".tuned.bin"))
+        write_passes(numbers, onnx)
+        target = "cuda:h200" if args.device == "cuda" else "cpu:native"
+        compile_plan(args.hypatiac, onnx, path, "--precision", TYPES[numbers.kind].precision, "--verify", "off", target=target)
+        library, handle = Library(os.path.abspath(args.library)), stream.cuda_stream if stream else None
+
+        def open_plan(path):
+            results = [torch.empty_like(t) for t in (numbers.dy, numbers.x, *numbers.weights, *numbers.biases)]
+            return Plan(library, path, handle, [numbers.x, numbers.dy], results), results
+
+        self.plans = {"plan": open_plan(path)}
+        if args.tune and stream:
+            self.plans["plan"][0].tune(args.tune, tuned)
+            self.plans["plan, tuned"] = open_plan(tuned)
+
+    def close(self):
+        for plan, _ in self.plans.values():
+            plan.close()
+
+
 class Row:
     """One case in one type."""
 
     def __init__(self, case, kind, args, lib, stream):
+        self.planned = None
         self.case, self.kind, self.args, self.stream = case, kind, args, stream
         self.numbers = Numbers(case, kind, args.device)
         self.errors, self.notes = {}, []
@@ -163,6 +228,10 @@ class Row:
             self.ours["tuned"] = Ours(lib, self.numbers, args.device, stream)
             self.ours["tuned"].tune(args.tune)
         self.ways = {way: ours.run for way, ours in self.ours.items()}
+        if args.hypatiac:
+            with tempfile.TemporaryDirectory() as folder:
+                self.planned = Planned(args, self.numbers, folder, stream)
+            self.ways.update((way, plan.run) for way, (plan, _) in self.planned.plans.items())
 
     def judge(self, way, results):
         self.errors[way] = max(error(r, w) for r, w in zip(results, self.reference))
@@ -187,7 +256,13 @@ class Row:
             if self.stream:
                 self.stream.synchronize()
             self.judge(way, ours.results())
-        for way in set(self.ways) - set(self.ours):
+        planned = self.planned.plans if self.planned else {}
+        for way, (plan, results) in planned.items():
+            plan.run()
+            if self.stream:
+                self.stream.synchronize()
+            self.judge(way, results)
+        for way in set(self.ways) - set(self.ours) - set(planned):
             self.judge(way, self.ways[way]())
         del self.reference
 
@@ -221,12 +296,14 @@ class Row:
         """How many times as long the fastest peer takes."""
         def least(ways):
             return min((us for (m, way), us in self.medians.items() if m == mode and way in ways), default=None)
-        ours, peers = least(("ours", "tuned")), least(("eager", "compile"))
+        ours, peers = least(OURS), least(("eager", "compile"))
         return peers / ours if ours and peers else None
 
     def close(self):
         for ours in self.ours.values():
             ours.close()
+        if self.planned:
+            self.planned.close()
 
 
 def load(path):
@@ -259,6 +336,7 @@ def measure(case, kind, args, lib, stream, ceilings):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--library", required=True)
+    parser.add_argument("--hypatiac")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--cases", help="other ones: 256:256-512-256,1024:784-2048")
     parser.add_argument("--types", default="")
