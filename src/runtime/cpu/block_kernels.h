@@ -80,6 +80,24 @@ static void narrow(hyp_dtype to, const float *x, void *out, int64_t n)
         }                                                                                                              \
     }                                                                                                                  \
     break
+/* The same of operands that may each be one number, which is written out once. */
+#define EACH_OR_ONE(expression)                                                                                        \
+    {                                                                                                                  \
+        vf once[3];                                                                                                    \
+        const float *from[3];                                                                                          \
+        int64_t step[3];                                                                                               \
+        for (int j = 0; j < 3; j++) {                                                                                  \
+            step[j] = in->ones >> j & 1 ? 0 : W;                                                                       \
+            if (!step[j]) once[j] = splat(*x[j]);                                                                      \
+            from[j] = step[j] ? x[j] : (const float *)&once[j];                                                        \
+        }                                                                                                              \
+        for (int64_t i = 0; i < n; i += W, from[0] += step[0], from[1] += step[1], from[2] += step[2]) {               \
+            vf a = load(from[0]), b = load(from[1]), c = load(from[2]);                                                \
+            (void)a, (void)b, (void)c;                                                                                 \
+            store(out + i, (expression));                                                                              \
+        }                                                                                                              \
+    }                                                                                                                  \
+    break
 /* The same over elements, for functions that the compiler has a vector instruction for. */
 #define EACH_ELEMENT(expression)                                                                                       \
     for (int64_t i = 0; i < n; i++) {                                                                                  \
@@ -146,17 +164,27 @@ static void block_round(hyp_dtype to, float *out, int64_t n)
     }
 }
 
+static void block_sum(const hyp_block_instr *in, float *out, const float *const *x, int64_t n)
+{
+    switch (in->times << 1 | in->relu) {
+    case 0: EACH_OR_ONE(a + b);
+    case 1: EACH_OR_ONE(vrelu(a + b));
+    case 2: EACH_OR_ONE(a * c + b);
+    case 3: EACH_OR_ONE(vrelu(a * c + b));
+    }
+}
+
 static __attribute__((noinline)) void block_instr(const hyp_block_instr *in, float *out, const float *const *x,
                                                   int64_t n)
 {
     const float p = in->p, q = in->q;
     switch (in->op) {
-    case HYP_PLAN__POINTWISE__OP__ADD: EACH(a + b);
-    case HYP_PLAN__POINTWISE__OP__SUB: EACH(a - b);
-    case HYP_PLAN__POINTWISE__OP__MUL: EACH(a * b);
-    case HYP_PLAN__POINTWISE__OP__DIV: EACH(a / b);
-    case HYP_PLAN__POINTWISE__OP__MIN: EACH(choose((a < b) | (a != a), a, b));
-    case HYP_PLAN__POINTWISE__OP__MAX: EACH(choose((a > b) | (a != a), a, b));
+    case HYP_PLAN__POINTWISE__OP__ADD: block_sum(in, out, x, n); break;
+    case HYP_PLAN__POINTWISE__OP__SUB: EACH_OR_ONE(a - b);
+    case HYP_PLAN__POINTWISE__OP__MUL: EACH_OR_ONE(a * b);
+    case HYP_PLAN__POINTWISE__OP__DIV: EACH_OR_ONE(a / b);
+    case HYP_PLAN__POINTWISE__OP__MIN: EACH_OR_ONE(choose((a < b) | (a != a), a, b));
+    case HYP_PLAN__POINTWISE__OP__MAX: EACH_OR_ONE(choose((a > b) | (a != a), a, b));
     case HYP_PLAN__POINTWISE__OP__ABS: EACH(vfabs(a));
     case HYP_PLAN__POINTWISE__OP__NEG: EACH(-a);
     case HYP_PLAN__POINTWISE__OP__SIGN: EACH(vsign(a));

@@ -27,9 +27,14 @@ typedef struct pointwise {
         hyp_dtype dtype;
         bool copied; /* named as an output: must be read before any output is written */
         bool dense;  /* runs lie one behind the other */
-        bool single; /* it is one number, in its block before the first */
+        bool fixed;  /* it is the same in every block, in its own before the first */
+        bool one;    /* of a run it is one number, and instructions want no more */
     } input[HYP_PLAN_POINTWISE_INPUTS];
-    hyp_block_instr instr[HYP_PLAN_POINTWISE_REGISTERS]; /* where it computes in f32 */
+    struct {
+        hyp_block_instr block; /* where it computes in f32 */
+        uint32_t from[3];      /* its operands */
+        bool joined;           /* another does this, too */
+    } instr[HYP_PLAN_POINTWISE_REGISTERS];
     struct {
         uint32_t tensor, reg;
         hyp_dtype dtype;
@@ -170,13 +175,13 @@ static const void *load_input(const pointwise *s, const hyp_cpu_run *run, const 
 static void run_instr(const pointwise *s, const hyp_cpu_run *run, size_t i, const void *const *registers, void *out,
                       int64_t n)
 {
-    const HypPlan__Pointwise__Instr *in = s->step->instrs[i];
-    const void *const x[] = {registers[in->a], registers[in->b], registers[in->c]};
+    const uint32_t *from = s->instr[i].from;
+    const void *const x[] = {registers[from[0]], registers[from[1]], registers[from[2]]};
     int64_t padded = (n + LANES - 1) / LANES * LANES;
     if (s->compute == HYP_F32)
-        run->kernels->instr(&s->instr[i], out, (const float *const[]){x[0], x[1], x[2]}, padded);
+        run->kernels->instr(&s->instr[i].block, out, (const float *const[]){x[0], x[1], x[2]}, padded);
     else
-        hyp_cpu_wide_instr(s->compute, in, out, x, n);
+        hyp_cpu_wide_instr(s->compute, s->step->instrs[i], out, x, n);
 }
 
 static bool is_constant(const pointwise *s, size_t instr)
@@ -184,15 +189,40 @@ static bool is_constant(const pointwise *s, size_t instr)
     return s->step->instrs[instr]->op == HYP_PLAN__POINTWISE__OP__CONST;
 }
 
+/* A run that all others are like, as often as a block of short runs has it. */
+static void repeat_run(const pointwise *s, const hyp_cpu_run *run, const hyp_walk *walk, size_t i, float *room)
+{
+    for (int64_t r = 0; r < s->together; r++) {
+        float *at = room + r * s->length;
+        const float *from = load_block(s, run, walk, i, 0, at, s->length);
+        if (from != at) memcpy(at, from, (size_t)s->length * sizeof *at);
+    }
+}
+
 /* What is the same in every block, before the first: each register has a block of its own. */
 static void fill_blocks(const pointwise *s, const hyp_cpu_run *run, const hyp_walk *walk, char *blocks)
 {
     const void *registers[HYP_PLAN_POINTWISE_REGISTERS]; /* which a constant may name, though it needs none */
     for (size_t i = 0; i < HYP_PLAN_POINTWISE_REGISTERS; i++) registers[i] = blocks;
-    for (size_t i = 0; i < s->inputs; i++)
-        if (s->input[i].single) load_input(s, run, walk, i, 0, blocks + i * block_bytes(s), s->block);
+    for (size_t i = 0; i < s->inputs; i++) {
+        char *room = blocks + i * block_bytes(s);
+        if (s->input[i].one) continue;
+        if (s->input[i].fixed && s->steps[i] == 0)
+            load_input(s, run, walk, i, 0, room, s->block);
+        else if (s->input[i].fixed)
+            repeat_run(s, run, walk, i, (float *)(void *)room);
+    }
     for (size_t i = 0; i < s->instrs; i++)
         if (is_constant(s, i)) run_instr(s, run, i, registers, blocks + (s->inputs + i) * block_bytes(s), s->block);
+}
+
+/* The number that an input is along the run. */
+static const float *load_one(const pointwise *s, const hyp_cpu_run *run, const hyp_walk *walk, size_t i, float *room)
+{
+    const float *x = run->call.at[s->input[i].tensor];
+    if (s->input[i].dtype == HYP_F32) return x + walk->offset[i];
+    load_strided(s->input[i].dtype, x, walk->offset[i], 0, room, 1);
+    return room;
 }
 
 /* Short runs, beside each other in blocks: `count` of them from `walk` on, which goes to the one behind. */
@@ -201,14 +231,16 @@ static void load_runs(const pointwise *s, const hyp_cpu_run *run, hyp_walk *walk
 {
     int64_t n = count * s->length;
     for (size_t i = 0; i < s->inputs; i++)
-        if (s->input[i].single)
+        if (s->input[i].one)
+            registers[i] = load_one(s, run, walk, i, (float *)(void *)(blocks + i * block_bytes(s)));
+        else if (s->input[i].fixed)
             registers[i] = blocks + i * block_bytes(s);
         else if (s->input[i].dense)
             registers[i] = load_block(s, run, walk, i, 0, (float *)(void *)(blocks + i * block_bytes(s)), n);
     for (int64_t r = 0; r < count; r++, hyp_walk_next(walk))
         for (size_t i = 0; i < s->inputs; i++) {
             float *room = (float *)(void *)(blocks + i * block_bytes(s)), *at = room + r * s->length;
-            if (s->input[i].dense || s->input[i].single) continue;
+            if (s->input[i].dense || s->input[i].fixed) continue;
             registers[i] = room;
             const float *from = load_block(s, run, walk, i, 0, at, s->length);
             if (from != at) memcpy(at, from, (size_t)s->length * sizeof *at);
@@ -224,9 +256,11 @@ static void load_inputs(const pointwise *s, const hyp_cpu_run *run, const hyp_wa
     for (size_t i = 0; i < s->inputs; i++) {
         char *block = blocks + i * block_bytes(s);
         registers[i] = block;
-        if (s->steps[i] != 0)
+        if (s->input[i].one)
+            registers[i] = load_one(s, run, walk, i, (float *)(void *)block);
+        else if (s->steps[i] != 0)
             registers[i] = load_input(s, run, walk, i, done, block, n);
-        else if (fresh && !s->input[i].single)
+        else if (fresh && !s->input[i].fixed)
             load_input(s, run, walk, i, done, block, longest);
     }
 }
@@ -246,7 +280,7 @@ static void run_block(const pointwise_run *r, hyp_walk *walk, char *blocks, int6
     bool direct = s->direct && n % LANES == 0; /* else numbers behind the block would be written */
     size_t made = direct ? s->instrs - 1 : s->instrs;
     for (size_t i = 0; i < made; i++, block += block_bytes(s)) {
-        if (!is_constant(s, i)) run_instr(s, run, i, registers, block, n);
+        if (!is_constant(s, i) && !s->instr[i].joined) run_instr(s, run, i, registers, block, n);
         registers[s->inputs + i] = block;
     }
     if (direct) run_instr(s, run, made, registers, (float *)run->call.at[s->output[0].tensor] + at, n);
@@ -314,8 +348,9 @@ static void leave_rounding_to_stores(pointwise *s)
 {
     size_t last = s->inputs + s->instrs - 1;
     for (size_t i = 0; i < s->outputs; i++)
-        if (s->instrs == 0 || s->output[i].reg != last || s->output[i].dtype != s->instr[s->instrs - 1].to) return;
-    s->instr[s->instrs - 1].to = HYP_F32;
+        if (s->instrs == 0 || s->output[i].reg != last || s->output[i].dtype != s->instr[s->instrs - 1].block.to)
+            return;
+    s->instr[s->instrs - 1].block.to = HYP_F32;
 }
 
 /* Of whole numbers that floats hold nothing is rounded: bytes, and a few sums of them, in wider types of integers. */
@@ -329,13 +364,84 @@ static void leave_whole_numbers(pointwise *s)
     }
     for (size_t i = 0; i < s->instrs; i++) {
         const HypPlan__Pointwise__Instr *in = s->step->instrs[i];
-        hyp_block_instr *own = &s->instr[i];
+        hyp_block_instr *own = &s->instr[i].block;
         double *to = &most[s->inputs + i];
         bool sums = in->op == HYP_PLAN__POINTWISE__OP__ADD || in->op == HYP_PLAN__POINTWISE__OP__SUB;
         *to = sums ? most[in->a] + most[in->b] : in->op == HYP_PLAN__POINTWISE__OP__CAST ? most[in->a] : INFINITY;
         bool wide = own->to == HYP_I32 || own->to == HYP_I64 || own->to == HYP_F32;
         if (!wide || *to > EXACT) *to = INFINITY;
         if (*to <= EXACT) own->to = HYP_F32;
+    }
+}
+
+static int operands_of(const pointwise *s, size_t i)
+{
+    if (s->instr[i].joined) return 0;
+    return s->instr[i].block.times ? 3 : hyp_plan_pointwise_arity(s->instr[i].block.op);
+}
+
+/* How many results and operands of instructions that are done are this register. */
+static size_t count_readers(const pointwise *s, size_t reg)
+{
+    size_t readers = 0;
+    for (size_t i = 0; i < s->outputs; i++) readers += s->output[i].reg == reg;
+    for (size_t i = 0; i < s->instrs; i++)
+        for (int j = 0; j < operands_of(s, i); j++) readers += s->instr[i].from[j] == reg;
+    return readers;
+}
+
+/* Whether a register is what this operator makes in f32, for one reader. Gives the instruction. */
+static bool made_by(const pointwise *s, size_t reg, HypPlan__Pointwise__Op op, size_t *instr)
+{
+    if (reg < s->inputs) return false;
+    *instr = reg - s->inputs;
+    const hyp_block_instr *in = &s->instr[*instr].block;
+    return in->op == op && in->to == HYP_F32 && count_readers(s, reg) == 1;
+}
+
+/* Sums multiply a term, and relu of a sum is done with it, so that these pass through the cache once. */
+static void join_instructions(pointwise *s)
+{
+    for (size_t i = 0, made; i < s->instrs; i++) {
+        hyp_block_instr *in = &s->instr[i].block;
+        uint32_t *from = s->instr[i].from;
+        if (in->op == HYP_PLAN__POINTWISE__OP__RELU && made_by(s, from[0], HYP_PLAN__POINTWISE__OP__ADD, &made)) {
+            memcpy(from, s->instr[made].from, sizeof s->instr[i].from);
+            in->op = HYP_PLAN__POINTWISE__OP__ADD;
+            in->times = s->instr[made].block.times;
+            in->relu = true;
+            s->instr[made].joined = true;
+        }
+        if (in->op != HYP_PLAN__POINTWISE__OP__ADD || in->relu) continue;
+        for (int j = 0; j < 2 && !in->times; j++) {
+            if (!made_by(s, from[j], HYP_PLAN__POINTWISE__OP__MUL, &made)) continue;
+            const uint32_t *factors = s->instr[made].from, other = from[1 - j];
+            memcpy(from, (uint32_t[]){factors[0], other, factors[1]}, sizeof s->instr[i].from);
+            in->times = s->instr[made].joined = true;
+        }
+    }
+}
+
+/* Whether an instruction can have one number for an operand. */
+static bool takes_one(HypPlan__Pointwise__Op op)
+{
+    return op == HYP_PLAN__POINTWISE__OP__ADD || op == HYP_PLAN__POINTWISE__OP__SUB || op == HYP_PLAN__POINTWISE__OP__MUL ||
+           op == HYP_PLAN__POINTWISE__OP__DIV || op == HYP_PLAN__POINTWISE__OP__MIN || op == HYP_PLAN__POINTWISE__OP__MAX;
+}
+
+/* Numbers that stay the same along a run need not be written out for instructions that take one. */
+static void find_ones(pointwise *s)
+{
+    for (size_t i = 0; i < s->inputs; i++) {
+        bool one = s->steps[i] == 0 && (s->together == 1 || s->input[i].fixed);
+        for (size_t o = 0; o < s->outputs; o++) one = one && s->output[o].reg != i;
+        for (size_t k = 0; k < s->instrs; k++)
+            for (int j = 0; j < operands_of(s, k); j++)
+                one = one && (s->instr[k].from[j] != i || takes_one(s->instr[k].block.op));
+        s->input[i].one = one;
+        for (size_t k = 0; k < s->instrs && one; k++)
+            for (int j = 0; j < operands_of(s, k); j++)
+                s->instr[k].block.ones |= (unsigned)(s->instr[k].from[j] == i) << j;
     }
 }
 
@@ -348,11 +454,12 @@ static bool is_dense(const pointwise *s, size_t i)
     return dense;
 }
 
-static bool is_single(const pointwise *s, size_t i)
+/* One number, or in blocks of whole runs what is the same in each of these. */
+static bool is_fixed(const pointwise *s, size_t i)
 {
-    bool single = s->steps[i] == 0;
-    for (size_t a = 0; a < s->walk.rank; a++) single = single && s->walk.strides[i][a] == 0;
-    return single;
+    bool fixed = s->steps[i] == 0 || s->together > 1;
+    for (size_t a = 0; a < s->walk.rank; a++) fixed = fixed && (s->walk.strides[i][a] == 0 || s->walk.extents[a] == 1);
+    return fixed;
 }
 
 /* As much as the registers have room for in the first-level cache: a call for every block takes as long as some hundred
@@ -363,7 +470,7 @@ static int64_t choose_block(const pointwise *s)
     int64_t block = HYP_BLOCK;
     if (s->compute != HYP_F32) return block;
     for (size_t i = 0; i < s->instrs; i++)
-        if (s->instr[i].to != HYP_F32) return block;
+        if (s->instr[i].block.to != HYP_F32) return block;
     while (2 * block * (int64_t)registers_of(s) <= ROOM) block *= 2;
     return block;
 }
@@ -400,7 +507,8 @@ static void translate(const HypPlan__Program *p, const HypPlan__Pointwise *step,
     }
     for (size_t i = 0; i < s->instrs; i++) {
         const HypPlan__Pointwise__Instr *in = step->instrs[i];
-        s->instr[i] = (hyp_block_instr){in->op, (float)in->p, (float)in->q, (hyp_dtype)in->to};
+        s->instr[i].block = (hyp_block_instr){.op = in->op, .p = (float)in->p, .q = (float)in->q, .to = (hyp_dtype)in->to};
+        memcpy(s->instr[i].from, (uint32_t[]){in->a, in->b, in->c}, sizeof s->instr[i].from);
     }
     for (size_t i = 0; i < s->outputs; i++) {
         s->output[i].tensor = step->outputs[i];
@@ -413,10 +521,6 @@ static void translate(const HypPlan__Program *p, const HypPlan__Pointwise *step,
     hyp_walk_coalesce(&s->walk);
     s->length = hyp_walk_take_inner(&s->walk, s->steps);
     s->runs = hyp_walk_count(&s->walk);
-    for (size_t i = 0; i < s->inputs; i++) {
-        s->input[i].dense = is_dense(s, i);
-        s->input[i].single = is_single(s, i);
-    }
 }
 
 /* Whether a step reads and writes so much that who reads a result does not find it in a cache. Systems do not say what part of
@@ -438,6 +542,14 @@ hyp_status hyp_cpu_prepare_pointwise(hyp_cpu_model *model, const int64_t *values
     s.far = is_far(&s);
     s.block = choose_block(&s);
     s.together = choose_together(&s);
+    for (size_t i = 0; i < s.inputs; i++) {
+        s.input[i].dense = is_dense(&s, i);
+        s.input[i].fixed = is_fixed(&s, i) && !(s.input[i].dense && s.runs == 1);
+    }
+    if (s.compute == HYP_F32) {
+        join_instructions(&s);
+        find_ones(&s);
+    }
     s.direct = is_direct(&s);
     op->work_bytes = (size_t)model->device->threads * registers_of(&s) * block_bytes(&s);
     return hyp_cpu_keep_state(op, run_pointwise, &s, sizeof s, diag);

@@ -13,6 +13,10 @@ typedef struct hyp_block_instr {
     HypPlan__Pointwise__Op op;
     float p, q;
     hyp_dtype to;
+    /* Of sums, differences, products, quotients, the smaller and the larger: bit j says that operand j is one number. */
+    unsigned ones;
+    bool times; /* of sums: the first operand is multiplied by the third before */
+    bool relu;  /* of sums: relu of it */
 } hyp_block_instr;
 
 /* ---- the small multi-layer kernel ------------------------------------------------------------------------ */

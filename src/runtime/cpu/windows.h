@@ -8,7 +8,7 @@
 /* The activation that a convolution ends in. */
 static inline hyp_block_instr hyp_cpu_conv_act(const hyp_conv *v)
 {
-    return (hyp_block_instr){(HypPlan__Pointwise__Op)v->act, (float)v->p, (float)v->q, HYP_F32};
+    return (hyp_block_instr){.op = (HypPlan__Pointwise__Op)v->act, .p = (float)v->p, .q = (float)v->q, .to = HYP_F32};
 }
 
 /* What a convolution, or the transpose of one, is called with. */
