@@ -228,30 +228,43 @@ static __attribute__((noinline)) void block_instr(const hyp_block_instr *in, flo
 
 /* ---- rows ------------------------------------------------------------------------------------------------- */
 
-/* These by halves: a chain would wait for each lane. There is no NaN in v. */
-static float lanes_max(vf v)
+/* These by halves: a chain would wait for each lane, and of loops over lanes gcc makes three times as much. There is no NaN
+ * in v when the largest is wanted. */
+#ifdef __SSE2__
+INLINE float join_lanes(vf v, const bool sum)
 {
-    float m[W];
-    store(m, v);
-    UNROLL
-    for (int half = W / 2; half > 0; half /= 2) {
-        UNROLL
-        for (int i = 0; i < half; i++) m[i] = m[i + half] > m[i] ? m[i + half] : m[i];
-    }
-    return m[0];
+#if HYP_VEC_BYTES == 64
+    __m256 low = _mm512_castps512_ps256((__m512)v), high = _mm512_extractf32x8_ps((__m512)v, 1);
+    __m256 eight = sum ? _mm256_add_ps(low, high) : _mm256_max_ps(high, low);
+#elif HYP_VEC_BYTES == 32
+    __m256 eight = (__m256)v;
+#endif
+#if HYP_VEC_BYTES >= 32
+    __m128 first = _mm256_castps256_ps128(eight), second = _mm256_extractf128_ps(eight, 1);
+    __m128 four = sum ? _mm_add_ps(first, second) : _mm_max_ps(second, first);
+#else
+    __m128 four = (__m128)v;
+#endif
+    __m128 behind = _mm_movehl_ps(four, four);
+    __m128 two = sum ? _mm_add_ps(four, behind) : _mm_max_ps(behind, four);
+    __m128 other = _mm_shuffle_ps(two, two, 1);
+    return _mm_cvtss_f32(sum ? _mm_add_ss(two, other) : _mm_max_ss(other, two));
 }
-
-static float lanes_sum(vf v)
+#else
+INLINE float join_lanes(vf v, const bool sum)
 {
     float s[W];
     store(s, v);
     UNROLL
     for (int half = W / 2; half > 0; half /= 2) {
         UNROLL
-        for (int i = 0; i < half; i++) s[i] += s[i + half];
+        for (int i = 0; i < half; i++) s[i] = sum ? s[i] + s[i + half] : s[i + half] > s[i] ? s[i + half] : s[i];
     }
     return s[0];
 }
+#endif
+static float lanes_max(vf v) { return join_lanes(v, false); }
+static float lanes_sum(vf v) { return join_lanes(v, true); }
 
 #include "runtime/cpu/softmax_kernel.h"
 
@@ -283,11 +296,13 @@ INLINE double sum_all(const float *x, int64_t n, float centre, const bool square
     while (n - i >= W) {
         vf s[4] = {{0}, {0}, {0}, {0}};
         int64_t end = n - i < RUN ? n : i + RUN;
-        for (; i + 4 * W <= end; i += 4 * W)
+        for (; i + 4 * W <= end; i += 4 * W) {
+            UNROLL
             for (int j = 0; j < 4; j++) {
                 vf d = load(x + i + j * W) - centre;
                 s[j] += squares ? d * d : d;
             }
+        }
         for (; i + W <= end; i += W) {
             vf d = load(x + i) - centre;
             s[0] += squares ? d * d : d;
