@@ -17,7 +17,7 @@
  *       HYP_OP_<op> of ops.def
  *
  * An expression is made of operators, numbers NUM(1.5), functions LIB(tanh) that C's library has and functions OWN(relu) that it
- * lacks (relu, sigmoid...). Whoever computes defines NUM, LIB and OWN. A row that is missing or too much does not build.
+ * lacks (relu, sigmoid, gelu...). Whoever computes defines NUM, LIB and OWN. A row that is missing or too much does not build.
  */
 #ifndef HYP_BASE_ELEMENTWISE_H
 #define HYP_BASE_ELEMENTWISE_H
@@ -26,7 +26,7 @@
 /* By `act`, of which none is left out. A row is C where convolutions can end in it, too, and P where products alone can. */
 #define HYP_ACTIVATION_ROWS(P, C) \
     C(relu, "relu", RELU, 10, 1, 1, V, "Relu", 7, OWN(relu)(a)) \
-    P(gelu, "gelu", GELU, 14, 2, 10, V, "", 0, NUM(0.5) * a * (NUM(1.0) + LIB(erf)(a * NUM(0.70710678118654752440)))) \
+    P(gelu, "gelu", GELU, 14, 2, 10, V, "", 0, OWN(gelu)(a)) \
     P(gelu_tanh, "gelu-tanh", GELU_TANH, 15, 3, 10, V, "", 0, \
       NUM(0.5) * a * (NUM(1.0) + LIB(tanh)(NUM(0.79788456080286535588) * (a + NUM(0.044715) * a * a * a)))) \
     C(sigmoid, "sigmoid", SIGMOID, 12, 4, 6, V, "Sigmoid", 7, OWN(sigmoid)(a)) \

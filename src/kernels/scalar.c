@@ -18,6 +18,8 @@ static double sigmoid(double x) { return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (
 
 static double softplus(double x) { return relu(x) + log1p(exp(-fabs(x))); }
 
+static double gelu(double x) { return 0.5 * x * (1 + erf(x * 0.70710678118654752440)); }
+
 static double elu(double x, double alpha, double gamma) { return gamma * (x > 0 ? x : alpha * expm1(x)); }
 
 #define NUM(number) (number)

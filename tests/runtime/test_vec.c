@@ -98,7 +98,9 @@ static void functions_are_accurate_to_a_few_units_in_the_last_place(void **state
         {"quick-gelu", HYP_PLAN__POINTWISE__OP__QUICK_GELU, quick_gelu, -20, 20, 1e-6, true},
         {"hard-swish", HYP_PLAN__POINTWISE__OP__HARD_SWISH, hard_swish, -5, 5, 1e-6, true},
         {"mish", HYP_PLAN__POINTWISE__OP__MISH, mish, -20, 20, 8, false},
-        {"gelu", HYP_PLAN__POINTWISE__OP__GELU, gelu, -6, 6, 1e-6, true},
+        {"gelu", HYP_PLAN__POINTWISE__OP__GELU, gelu, -6, 6, 5e-7, true},
+        {"gelu near 0", HYP_PLAN__POINTWISE__OP__GELU, gelu, -0.5, 0.5, 10, false},
+        {"gelu of much", HYP_PLAN__POINTWISE__OP__GELU, gelu, 6, 100, 1, false},
         {"gelu-tanh", HYP_PLAN__POINTWISE__OP__GELU_TANH, gelu_tanh, -6, 6, 1e-6, true},
     };
     const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX];

@@ -137,6 +137,31 @@ INLINE vf verf(vf x)
     return choose(a < 0.92f, small, large);
 }
 
+/* x less its part below zero, in less than half of the time that erf takes: relu(x) - |x| Q(|x|), where Q, the normal
+ * distribution's upper tail, is a polynomial, and less than half a unit of what it is taken from beyond its end. */
+INLINE vf vgelu(vf x)
+{
+    const float end = 5.3f;
+    vf a = vfabs(x), u = a * (2 / end) - 1.0f;
+    vf q = u * -4.290001585e-03f + 5.957818709e-03f;
+    q = q * u + 1.978729076e-02f;
+    q = q * u + -3.941573870e-02f;
+    q = q * u + -2.201729897e-02f;
+    q = q * u + 1.059203222e-01f;
+    q = q * u + -5.953633297e-02f;
+    q = q * u + -1.084321582e-01f;
+    q = q * u + 2.024972161e-01f;
+    q = q * u + -8.983686067e-02f;
+    q = q * u + -1.323794987e-01f;
+    q = q * u + 2.609420626e-01f;
+    q = q * u + -2.224934744e-01f;
+    q = q * u + 1.108399260e-01f;
+    q = q * u + -3.156782522e-02f;
+    q = q * u + 4.024599192e-03f;
+    vf positive = (vf)((vi)x & ~(x < 0.0f)); /* NaN stays */
+    return choose(a > end, positive, positive - a * q);
+}
+
 /* 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)) has the logarithm e ln2 + log(1 + f). */
 INLINE vf vlog(vf x)
 {

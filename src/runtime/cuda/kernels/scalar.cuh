@@ -87,6 +87,10 @@ __device__ __forceinline__ double exponential(double v) { return exp(v); }
 template <typename C> __device__ __forceinline__ C sigmoid(C v) { return (C)1 / ((C)1 + exponential(-v)); }
 template <typename C> __device__ __forceinline__ C relu(C v) { return v < (C)0 ? (C)0 : v; } // NaN stays
 template <typename C> __device__ __forceinline__ C softplus(C v) { return relu(v) + log1p(exponential(-fabs(v))); }
+template <typename C> __device__ __forceinline__ C gelu(C v)
+{
+    return (C)0.5 * v * ((C)1 + erf(v * (C)0.70710678118654752440));
+}
 template <typename C> __device__ __forceinline__ C at_most(C v, C limit) { return v > limit ? limit : v; }
 template <typename C> __device__ __forceinline__ C leaky_relu(C v, double alpha)
 {
