@@ -348,9 +348,29 @@ static double own_over_onednn(const asked *a, const HypPlan__Call *call, double 
     return small && (steps || (turned && taps <= MOST_TAPS)) ? faster : slower;
 }
 
-/* Our own ways to convolve. The kernel of groups is faster where these have fewer channels than oneDNN's vectors. That
- * of channels by themselves is slower than oneDNN's, but with vectors of 4 floats it is taken: oneDNN 2.6 cannot do them
- * all for SSE4.1 (onednn_cannot_convolve). A product and sums are faster for transposed convolutions, and where a
+/* The last number of a list that an operator has, which is 1 where it has none. */
+static int64_t last_of(const asked *a, const HypPlan__Call__Attr *list)
+{
+    return list->n_dims > 0 ? a->values[list->dims[list->n_dims - 1]] : 1;
+}
+
+/* What the kernel of channels by themselves takes over what oneDNN is predicted to: where it holds a line of the kernel in
+ * registers it is faster with vectors of 16 floats, unless so many places share a set of the first-level cache. With
+ * vectors of 4 it is taken: oneDNN 2.6 cannot do them all for SSE4.1 (onednn_cannot_convolve). */
+static double channels_over_onednn(const asked *a, const HypPlan__Call *call)
+{
+    enum { SHARE_SETS = 256 /* channels whose places, a multiple of 1 KiB apart, do */ };
+    uint32_t w = call->inputs_plus1[1] - 1, y = call->outputs[0];
+    int64_t along = size_of(a, w, a->program->tensors[w]->n_dims - 1), channels = size_of(a, y, 1);
+    int64_t width = a->model->device->kernels->width;
+    bool follow = last_of(a, call->attrs[0]) == 1 && last_of(a, call->attrs[2]) == 1; /* stride and dilation */
+    bool held = follow && (along == 3 || along == 5 || along == 7);
+    if (width < AVX2_FLOATS) return 0.8;
+    if (!held || (width < AVX512_FLOATS && along < 7) || channels % SHARE_SETS == 0) return 1.3;
+    return along > 3 ? 0.8 : 0.95;
+}
+
+/* Our own ways to convolve. The kernel of groups is faster where these have fewer channels than oneDNN's vectors. A product and sums are faster for transposed convolutions, and where a
  * convolution makes too few channels to fill vectors of many, or has so few places that reading its weights counts; not
  * where the columns that a row of results needs leave the cache. */
 static void offer_convolution(asked *a)
@@ -372,9 +392,7 @@ static void offer_convolution(asked *a)
     int64_t of_group = size_of(a, w, 1);
     bool grouped = !transpose && of_group < size_of(a, x, 1);
     if (grouped && of_group == 1 && channels == size_of(a, x, 1))
-        hyp_choice_offer(
-            a->choice, "own by channels", HYP_CPU_DEPTHWISE,
-            a->model->device->kernels->width < AVX2_FLOATS ? 0.8 * a->alone : call_seconds + 1.3 * a->alone, NULL);
+        hyp_choice_offer(a->choice, "own by channels", HYP_CPU_DEPTHWISE, channels_over_onednn(a, call) * a->alone, NULL);
     if (grouped && of_group > 1)
         hyp_choice_offer(a->choice, "own by groups", HYP_CPU_GROUPED, (of_group < FEW_CHANNELS ? 0.8 : 1.5) * a->alone,
                          NULL);

@@ -3,9 +3,9 @@
  *
  * A tile is P neighbouring results by V vectors of channels, held in registers while all places of the kernel go by: a
  * vector of weights is read once for P results. Results whose windows stick out of x along the line are tiles of one.
- * Where windows of 3 or 5 places follow each other place by place, a line of the kernel is held in registers, too, and
+ * Where windows of 3, 5 or 7 places follow each other place by place, a line of the kernel is held in registers, too, and
  * a vector of x is read once for all results that it is part of: neighbours lie so far apart in the first-level cache
- * that reads of several at once get in each other's way.
+ * that reads of several at once get in each other's way. Such tiles may stick out: what lies outside is left out.
  */
 #ifndef HYP_RUNTIME_CPU_DEPTHWISE_KERNEL_H
 #define HYP_RUNTIME_CPU_DEPTHWISE_KERNEL_H
@@ -16,6 +16,7 @@ typedef struct depthwise_args {
     const hyp_depthwise *conv;
     const float *const *rows, *const *weights; /* `count` lines of x and of the kernel */
     int64_t count, x, w, taps; /* where in these the first result and its `taps` places of the kernel begin */
+    int64_t before, inside;    /* of runs: places of x before the line, and so many that lie on it behind these */
     const float *added;        /* of the first result, and so y */
     float *y;
 } depthwise_args;
@@ -62,18 +63,20 @@ INLINE void depthwise_some(const depthwise_args *t, int64_t c, int64_t done, con
 /* K places of the kernel, which are as far apart as windows are. */
 INLINE void depthwise_run(const depthwise_args *t, int64_t c, int64_t done, const int P, const int K)
 {
-    vf sums[10];
-    int64_t n = t->conv->channels;
+    vf sums[8];
+    const int64_t n = t->conv->channels, before = t->before, inside = t->inside;
     UNROLL
     for (int p = 0; p < P; p++) sums[p] = load(t->conv->bias + c);
     for (int64_t r = 0; r < t->count; r++) {
-        const float *x = t->rows[r] + t->x + c, *w = t->weights[r] + t->w + c;
-        vf weights[5];
+        const float *x = t->rows[r] + t->x + c, *w = t->weights[r] + c; /* the first that lies on the line */
+        vf weights[7];
         UNROLL
         for (int k = 0; k < K; k++) weights[k] = load(w + k * n);
         UNROLL
-        for (int i = 0; i < P + K - 1; i++, x += n) {
+        for (int i = 0; i < P + K - 1; i++) {
+            if ((uint64_t)(i - before) >= (uint64_t)inside) continue;
             vf place = load(x);
+            x += n;
             UNROLL
             for (int k = 0; k < K; k++)
                 if (i - k >= 0 && i - k < P) sums[i - k] += weights[k] * place;
@@ -95,8 +98,19 @@ INLINE void depthwise_run(const depthwise_args *t, int64_t c, int64_t done, cons
             c += W;                                                                                                    \
         }                                                                                                              \
     }
-DEPTHWISE(depthwise_run_3, 1, (void)0, depthwise_run(t, c, done, 10, 3))
-DEPTHWISE(depthwise_run_5, 1, (void)0, depthwise_run(t, c, done, 8, 5))
+#define DEPTHWISE_RUN(P, K) DEPTHWISE(depthwise_run_##P##_##K, 1, (void)0, depthwise_run(t, c, done, P, K))
+DEPTHWISE_RUN(8, 3)
+DEPTHWISE_RUN(4, 3)
+DEPTHWISE_RUN(2, 3)
+DEPTHWISE_RUN(1, 3)
+DEPTHWISE_RUN(8, 5)
+DEPTHWISE_RUN(4, 5)
+DEPTHWISE_RUN(2, 5)
+DEPTHWISE_RUN(1, 5)
+DEPTHWISE_RUN(8, 7)
+DEPTHWISE_RUN(4, 7)
+DEPTHWISE_RUN(2, 7)
+DEPTHWISE_RUN(1, 7)
 DEPTHWISE(depthwise_6, 2, depthwise_some(t, c, 0, 6, 2), depthwise_some(t, c, done, 6, 1))
 DEPTHWISE(depthwise_3, 4, depthwise_some(t, c, 0, 3, 4), depthwise_some(t, c, done, 3, 1))
 DEPTHWISE(depthwise_1, 8, depthwise_some(t, c, 0, 1, 8), depthwise_some(t, c, done, 1, 1))
@@ -105,8 +119,17 @@ DEPTHWISE(depthwise_1, 8, depthwise_some(t, c, 0, 1, 8), depthwise_some(t, c, do
 static const struct depthwise_size {
     int64_t along, results;
     void (*run)(const depthwise_args *t);
-} depthwise_sizes[] = {
-    {3, 10, depthwise_run_3}, {5, 8, depthwise_run_5}, {0, 6, depthwise_6}, {0, 3, depthwise_3}, {0, 1, depthwise_1}};
+} depthwise_sizes[] = {{3, 8, depthwise_run_8_3}, {3, 4, depthwise_run_4_3}, {3, 2, depthwise_run_2_3}, {3, 1, depthwise_run_1_3},
+                       {5, 8, depthwise_run_8_5}, {5, 4, depthwise_run_4_5}, {5, 2, depthwise_run_2_5}, {5, 1, depthwise_run_1_5},
+                       {7, 8, depthwise_run_8_7}, {7, 4, depthwise_run_4_7}, {7, 2, depthwise_run_2_7}, {7, 1, depthwise_run_1_7},
+                       {0, 6, depthwise_6},       {0, 3, depthwise_3},       {0, 1, depthwise_1}};
+
+/* Whether `count` results from i on can be a tile: as a run each has a place on the line, else windows lie on it as a whole. */
+static bool depthwise_fits(const hyp_parts *p, int64_t i, int64_t count, int64_t along, bool is_run)
+{
+    if (!is_run) return count == 1 || p->first[i + count] - p->first[i] == count * along;
+    return p->first[i + 1] > p->first[i] && p->first[i + count] > p->first[i + count - 1];
+}
 
 static void depthwise(const hyp_depthwise *s, const hyp_parts *p, const float *const *weights, const int64_t *taps,
                       int64_t results, const float *added, float *y)
@@ -115,10 +138,9 @@ static void depthwise(const hyp_depthwise *s, const hyp_parts *p, const float *c
     int64_t n = s->channels, run = s->step == n && s->gap == n ? s->along : 0;
     for (int64_t i = 0; i < results; i += size->results) {
         int64_t first = p->first[i];
-        for (size = depthwise_sizes; size->results > 1;
-             size++) /* windows lie in x along the line; of one they need not */
+        for (size = depthwise_sizes;; size++) /* the last fits */
             if ((size->along == 0 || size->along == run) && i + size->results <= results &&
-                p->first[i + size->results] - first == size->results * s->along)
+                depthwise_fits(p, i, size->results, s->along, size->along > 0))
                 break;
         depthwise_args t = {.conv = s,
                             .rows = p->rows,
@@ -130,6 +152,8 @@ static void depthwise(const hyp_depthwise *s, const hyp_parts *p, const float *c
         if (t.taps > 0) {
             t.x = p->offsets[first];
             t.w = taps[first] * n;
+            t.before = taps[first];
+            t.inside = (p->offsets[p->first[i + size->results] - 1] - t.x) / n + 1;
         }
         size->run(&t);
     }
