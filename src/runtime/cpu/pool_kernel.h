@@ -105,6 +105,8 @@ POOL(2, 4, 3, 1)
 POOL(3, 4, 3, 2)
 POOL(2, 4, 3, 2)
 POOL(5, 6, 5, 1)
+POOL(2, 8, 2, 2)
+POOL(2, 2, 2, 2)
 
 /* Tiles of so many results, over lines of x, for windows of so many places; those that do the most first. */
 static const struct pool_size {
@@ -114,7 +116,8 @@ static const struct pool_size {
 } pool_sizes[] = {{3, 8, 3, 1, add_3_8_3_1, most_3_8_3_1}, {3, 4, 3, 1, add_3_4_3_1, most_3_4_3_1},
                   {2, 8, 3, 1, add_2_8_3_1, most_2_8_3_1}, {2, 4, 3, 1, add_2_4_3_1, most_2_4_3_1},
                   {3, 4, 3, 2, add_3_4_3_2, most_3_4_3_2}, {2, 4, 3, 2, add_2_4_3_2, most_2_4_3_2},
-                  {5, 6, 5, 1, add_5_6_5_1, most_5_6_5_1}};
+                  {5, 6, 5, 1, add_5_6_5_1, most_5_6_5_1}, {2, 8, 2, 2, add_2_8_2_2, most_2_8_2_2},
+                  {2, 2, 2, 2, add_2_2_2_2, most_2_2_2_2}};
 
 /* A size of tiles whose windows all lie in x along the line, for results from i on; NULL: there is none. */
 static const struct pool_size *find_tile(const hyp_pool *s, const hyp_parts *p, int64_t i, int64_t results)
