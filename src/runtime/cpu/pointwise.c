@@ -189,14 +189,26 @@ static bool is_constant(const pointwise *s, size_t instr)
     return s->step->instrs[instr]->op == HYP_PLAN__POINTWISE__OP__CONST;
 }
 
+/* One short run, written to where it belongs in a block. */
+static void load_run(const pointwise *s, const hyp_cpu_run *run, const hyp_walk *walk, size_t i, float *at)
+{
+    const float *from = run->call.at[s->input[i].tensor];
+    if (s->input[i].dtype != HYP_F32 || s->steps[i] > 1)
+        from = load_block(s, run, walk, i, 0, at, s->length);
+    else
+        from += walk->offset[i];
+    if (s->steps[i] == 0 && s->input[i].dtype == HYP_F32) {
+        const float all = *from;
+        for (int64_t j = 0; j < s->length; j++) at[j] = all;
+    } else if (from != at) {
+        memcpy(at, from, (size_t)s->length * sizeof *at);
+    }
+}
+
 /* A run that all others are like, as often as a block of short runs has it. */
 static void repeat_run(const pointwise *s, const hyp_cpu_run *run, const hyp_walk *walk, size_t i, float *room)
 {
-    for (int64_t r = 0; r < s->together; r++) {
-        float *at = room + r * s->length;
-        const float *from = load_block(s, run, walk, i, 0, at, s->length);
-        if (from != at) memcpy(at, from, (size_t)s->length * sizeof *at);
-    }
+    for (int64_t r = 0; r < s->together; r++) load_run(s, run, walk, i, room + r * s->length);
 }
 
 /* What is the same in every block, before the first: each register has a block of its own. */
@@ -242,8 +254,7 @@ static void load_runs(const pointwise *s, const hyp_cpu_run *run, hyp_walk *walk
             float *room = (float *)(void *)(blocks + i * block_bytes(s)), *at = room + r * s->length;
             if (s->input[i].dense || s->input[i].fixed) continue;
             registers[i] = room;
-            const float *from = load_block(s, run, walk, i, 0, at, s->length);
-            if (from != at) memcpy(at, from, (size_t)s->length * sizeof *at);
+            load_run(s, run, walk, i, at);
         }
 }
 
