@@ -207,25 +207,17 @@ static void floats_round_to_halves_as_one_by_one(void **state)
             }
 }
 
-/* One row of n elements around `centre`, with or without scale and bias, against double. */
-static void check_norm(const hyp_cpu_kernels *k, int64_t n, double centre, bool centred, bool affine)
+/* A row of n elements. */
+static void check_norm_row(const hyp_cpu_kernels *k, const hyp_norm *p, const float *x, const float *y)
 {
-    enum { MOST = 1500 };
-    float x[MOST], scale[MOST], bias[MOST], y[MOST + 1];
-    rng r = {(uint64_t)n};
+    const bool centred = p->centred, affine = p->scale != NULL;
+    const float *scale = p->scale, *bias = p->bias;
+    int64_t n = p->size;
     double sum = 0, squares = 0;
-    for (int64_t i = 0; i < n; i++) {
-        x[i] = (float)(centre + rng_float(&r));
-        scale[i] = (float)rng_float(&r);
-        bias[i] = (float)rng_float(&r);
-        sum += (double)x[i];
-    }
+    for (int64_t i = 0; i < n; i++) sum += (double)x[i];
     double mean = centred ? sum / (double)n : 0;
     for (int64_t i = 0; i < n; i++) squares += ((double)x[i] - mean) * ((double)x[i] - mean);
     double inverse = 1 / sqrt(squares / (double)n + 1e-5);
-    y[n] = 42;
-    k->norm(x, affine ? scale : NULL, affine ? bias : NULL, y, n, 1e-5, centred);
-    assert_float_equal(y[n], 42, 0);
     for (int64_t i = 0; i < n; i++) {
         double want =
             ((double)x[i] - mean) * inverse * (affine ? (double)scale[i] : 1) + (affine ? (double)bias[i] : 0);
@@ -236,10 +228,28 @@ static void check_norm(const hyp_cpu_kernels *k, int64_t n, double centre, bool 
     }
 }
 
+/* Rows of n elements around `centre`, with or without scale and bias, against double. */
+static void check_norm(const hyp_cpu_kernels *k, int64_t n, double centre, bool centred, bool affine)
+{
+    enum { MOST = 1500, ROWS = 3 };
+    static float x[ROWS * MOST], scale[MOST], bias[MOST], y[ROWS * MOST + 1];
+    rng r = {(uint64_t)n};
+    for (int64_t i = 0; i < ROWS * n; i++) x[i] = (float)(centre + (double)(i / n) + rng_float(&r));
+    for (int64_t i = 0; i < n; i++) {
+        scale[i] = (float)rng_float(&r);
+        bias[i] = (float)rng_float(&r);
+    }
+    const hyp_norm p = {n, 1e-5, affine ? scale : NULL, affine ? bias : NULL, centred};
+    y[ROWS * n] = 42;
+    k->norm(&p, x, y, ROWS);
+    assert_float_equal(y[ROWS * n], 42, 0);
+    for (int64_t row = 0; row < ROWS; row++) check_norm_row(k, &p, x + row * n, y + row * n);
+}
+
 static void rows_are_normalized_on_every_instruction_set(void **state)
 {
     (void)state;
-    static const int64_t sizes[] = {1, 2, 7, 16, 33, 63, 64, 65, 200, 1023, 1500};
+    static const int64_t sizes[] = {1, 2, 4, 7, 8, 12, 16, 24, 32, 33, 48, 63, 64, 65, 80, 96, 128, 144, 200, 1023, 1500};
     const hyp_cpu_kernels *list[HYP_CPU_KERNELS_MAX];
     hyp_cpu_kernels_list(list);
     for (size_t l = 0; list[l]; l++)

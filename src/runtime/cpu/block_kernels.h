@@ -480,71 +480,9 @@ static void transpose(const float *x, int64_t rows, int64_t columns, int64_t x_s
         for (int64_t i = j < whole_columns ? whole_rows : 0; i < rows; i++) y[j * y_stride + i] = x[i * x_stride + j];
 }
 
-/* ---- normalization ---------------------------------------------------------------------------------------- */
+#include "runtime/cpu/norm_kernel.h"
 
-static void norm(const float *x, const float *scale, const float *bias, float *y, int64_t n, double epsilon,
-                 bool centred)
-{
-    float mean = centred ? (float)(sum_floats(x, n) / (double)n) : 0;
-    float inverse = (float)(1 / sqrt(sum_squares(x, n, mean) / (double)n + epsilon));
-    int64_t i = 0;
-    for (; i + W <= n; i += W) {
-        vf v = (load(x + i) - mean) * inverse;
-        if (scale) v *= load(scale + i);
-        if (bias) v += load(bias + i);
-        store(y + i, v);
-    }
-    for (; i < n; i++) {
-        float v = (x[i] - mean) * inverse;
-        if (scale) v *= scale[i];
-        y[i] = bias ? v + bias[i] : v;
-    }
-}
-
-/* ---- gradients of softmax and normalization ------------------------------------------------------------------ */
-
-/* scale[i] or 1, times g[i]. */
-INLINE vf scaled_gradient(const float *g, const float *scale, int64_t i)
-{
-    return scale ? load(g + i) * load(scale + i) : load(g + i);
-}
-
-/* The sum of g[i] scale[i] (x[i] - centre), or with x NULL of g[i] scale[i], in runs as above. */
-static double sum_products(const float *x, const float *g, const float *scale, int64_t n, float centre)
-{
-    enum { RUN = 64 * W };
-    double total = 0;
-    int64_t i = 0;
-    while (n - i >= W) {
-        vf s = {0};
-        int64_t end = n - i < RUN ? n : i + RUN;
-        for (; i + W <= end; i += W) {
-            vf v = scaled_gradient(g, scale, i);
-            s += x ? v * (load(x + i) - centre) : v;
-        }
-        total += (double)lanes_sum(s);
-    }
-    for (; i < n; i++) total += (double)(g[i] * (scale ? scale[i] : 1) * (x ? x[i] - centre : 1));
-    return total;
-}
-
-static void norm_gradient(const hyp_norm_gradient *p, const float *x, const float *g, float *y)
-{
-    int64_t n = p->size, i = 0;
-    float mean = p->centred ? (float)(sum_floats(x, n) / (double)n) : 0;
-    float inverse = (float)(1 / sqrt(sum_squares(x, n, mean) / (double)n + p->epsilon)), of_s = 0, along = 0;
-    if (p->by_scale) {
-        for (; i + W <= n; i += W) store(y + i, load(g + i) * ((load(x + i) - mean) * inverse));
-        for (; i < n; i++) y[i] = g[i] * ((x[i] - mean) * inverse);
-        return;
-    }
-    if (p->centred) of_s = (float)(sum_products(NULL, g, p->scale, n, 0) / (double)n);
-    along = inverse * (float)(sum_products(x, g, p->scale, n, mean) / (double)n);
-    for (; i + W <= n; i += W)
-        store(y + i, inverse * (scaled_gradient(g, p->scale, i) - of_s - (load(x + i) - mean) * inverse * along));
-    for (; i < n; i++)
-        y[i] = inverse * (g[i] * (p->scale ? p->scale[i] : 1) - of_s - (x[i] - mean) * inverse * along);
-}
+/* ---- gradients of softmax and of batch normalization ----------------------------------------------------------- */
 
 static void softmax_gradient_row(const float *y, const float *g, float *out, int64_t n)
 {
@@ -568,7 +506,7 @@ static void softmax_gradient(const float *y, const float *g, float *out, int64_t
     }
 }
 
-/* Of d = x - centre: the sums of d and d d, or with g of g and g d, in runs as above. */
+/* Of d = x - centre: the sums of d and d d, or with g of g and g d, in runs as sum_all has. */
 static void channel_sums(const float *x, const float *g, int64_t n, float centre, double *sums)
 {
     enum { RUN = 64 * W };

@@ -10,9 +10,9 @@ typedef struct norm {
 } norm;
 
 typedef struct norm_run {
-    const norm *s;
+    hyp_norm norm;
     const hyp_cpu_kernels *kernels;
-    const float *x, *scale, *bias;
+    const float *x;
     float *y;
 } norm_run;
 
@@ -20,9 +20,7 @@ static void norm_part(void *state, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     const norm_run *r = state;
-    const norm *s = r->s;
-    for (int64_t i = begin; i < end; i++)
-        r->kernels->norm(r->x + i * s->size, r->scale, r->bias, r->y + i * s->size, s->size, s->epsilon, s->centred);
+    r->kernels->norm(&r->norm, r->x + begin * r->norm.size, r->y + begin * r->norm.size, end - begin);
 }
 
 static hyp_status run_norm(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_diag *diag)
@@ -30,12 +28,12 @@ static hyp_status run_norm(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_dia
     (void)diag;
     const HypPlan__Call *call = op->step->call;
     const norm *s = op->state;
-    norm_run r = {.s = s,
+    norm_run r = {.norm = {.size = s->size, .epsilon = s->epsilon, .centred = s->centred},
                   .kernels = run->kernels,
                   .x = hyp_cpu_call_input(run, call, 0),
-                  .scale = hyp_cpu_call_input(run, call, 1),
-                  .bias = hyp_cpu_call_input(run, call, 2),
                   .y = run->call.at[call->outputs[0]]};
+    r.norm.scale = hyp_cpu_call_input(run, call, 1);
+    r.norm.bias = hyp_cpu_call_input(run, call, 2);
     hyp_cpu_parallel(run, s->rows, hyp_cpu_grain(HYP_CPU_COMPUTED, s->size), norm_part, &r);
     return HYP_OK;
 }

@@ -102,6 +102,14 @@ typedef struct hyp_pool {
 /* Products of doubles: rows at a time. A panel has as many columns as a vector has floats, at most so many. */
 enum { HYP_DOUBLE_ROWS = 4, HYP_DOUBLE_PANEL = 16 };
 
+/* Rows of `size` elements, which lie one behind the other, each less its mean and over its deviation. */
+typedef struct hyp_norm {
+    int64_t size;
+    double epsilon;
+    const float *scale, *bias; /* [size], or NULL */
+    bool centred;              /* else the mean is taken for 0 */
+} hyp_norm;
+
 /* The gradient of `norm` for rows of it. */
 typedef struct hyp_norm_gradient {
     int64_t size;
@@ -175,10 +183,8 @@ typedef struct hyp_cpu_kernels {
                       const int64_t *taps, int64_t results, const float *added, float *y);
     /* y[j*y_stride + i] = x[i*x_stride + j] for i < rows, j < columns. */
     void (*transpose)(const float *x, int64_t rows, int64_t columns, int64_t x_stride, float *y, int64_t y_stride);
-    /* y = (x - mean) / sqrt(mean square of that + epsilon) * scale + bias for n elements that lie together; mean is 0
-     * unless centred; scale and bias may be NULL. */
-    void (*norm)(const float *x, const float *scale, const float *bias, float *y, int64_t n, double epsilon,
-                 bool centred);
+    /* Each row of y = (x - mean) / sqrt(mean square of that + epsilon) * scale + bias; y may be x. */
+    void (*norm)(const hyp_norm *p, const float *x, float *y, int64_t rows);
     /* Of a row of it: y = the gradient by x, or that by the scale before the sum over the rows; g is that by its result.
      * y may be g. */
     void (*norm_gradient)(const hyp_norm_gradient *p, const float *x, const float *g, float *y);
