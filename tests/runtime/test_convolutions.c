@@ -197,6 +197,34 @@ static void convolutions_with_few_results_agree(void **state)
     }
 }
 
+/* Results of neighbouring places that share vectors, where lines are multiples of them, and where not. */
+static void convolutions_of_neighbours_agree(void **state)
+{
+    (void)state;
+    static const char *const acts[] = {"none", "relu", "tanh", "relu6"};
+    for (int round = 0; round < rounds(150); round++) {
+        one k = {.around = round % 3 == 0,
+                 .added = round % 2 == 0,
+                 .images = 1 + (int64_t)rng_below(&r, 3),
+                 .in = 1 + (int64_t)rng_below(&r, 9),
+                 .out = 1 + (int64_t)rng_below(&r, 8),
+                 .dilation = {1, 1},
+                 .axes = 1 + (size_t)(round % 4 != 0),
+                 .act = acts[round % 4]};
+        size_t last = k.axes - 1;
+        for (size_t i = 0; i < k.axes; i++) {
+            k.kernel[i] = 1 + (int64_t)rng_below(&r, i == last ? 9 : 4);
+            k.stride[i] = 1 + (int64_t)rng_below(&r, 3);
+            k.dilation[i] = 1 + (int64_t)(rng_below(&r, 6) == 0);
+            k.before[i] = (int64_t)rng_below(&r, 2 + (uint64_t)k.kernel[i]); /* beyond the kernel, too */
+            k.after[i] = (int64_t)rng_below(&r, 2 + (uint64_t)k.kernel[i]);
+            k.size[i] = 18 + (int64_t)rng_below(&r, 8);
+        }
+        for (int64_t wanted = rng_below(&r, 4) ? 8 : 1; result_size(&k, last) % wanted != 0;) k.size[last]++;
+        check(&k);
+    }
+}
+
 static void convolutions_agree(void **state)
 {
     (void)state;
@@ -323,22 +351,47 @@ static void convolutions_of_channels_agree(void **state)
     }
 }
 
+/* oneDNN 2.6 ended the program here when kept to AVX2. */
+static void added_channels_with_gaps_agree(void **state)
+{
+    (void)state;
+    for (int64_t channels = 8; channels < 18; channels++) {
+        const one k = {.groups = channels,
+                       .in = channels,
+                       .out = channels,
+                       .images = 3,
+                       .axes = 2,
+                       .size = {25, 23},
+                       .kernel = {1, 6},
+                       .stride = {1, 1},
+                       .dilation = {1, 2},
+                       .before = {0, 2},
+                       .after = {0, 5},
+                       .act = "none",
+                       .added = true};
+        check(&k);
+    }
+}
+
 /* A line of it by every kernel that this processor has, whatever is predicted: windows of any stride and gap that stick
- * out of x at both ends; what is added lies in y. */
+ * out of x at both ends, or lie beside it; what is added lies in y. */
 static void check_line(const hyp_cpu_kernels *k, int64_t channels, int64_t along, int64_t stride, int64_t gap)
 {
-    enum { WIDTH = 40, ROWS = 2, BEFORE = 2, MOST = 20 };
-    int64_t results = (WIDTH + 2 * BEFORE - (along - 1) * gap - 1) / stride + 1, count = 0;
-    int64_t first[WIDTH + 2 * BEFORE + 1], offsets[WIDTH * MOST], taps[WIDTH * MOST];
-    float *x = random_floats((size_t)(ROWS * WIDTH * channels), 1), *y = random_floats((size_t)(results * channels), 1),
+    enum { WIDEST = 40, ROWS = 2, FARTHEST = 15, MOST = 20 };
+    int64_t width = 1 + (int64_t)rng_below(&r, WIDEST), reach = (along - 1) * gap + 1;
+    int64_t before = (int64_t)rng_below(&r, (uint64_t)reach + 2), count = 0;
+    if (width + 2 * before < reach) before = reach;
+    int64_t results = (width + 2 * before - reach) / stride + 1;
+    int64_t first[WIDEST + 2 * FARTHEST + 1], offsets[WIDEST * MOST], taps[WIDEST * MOST];
+    float *x = random_floats((size_t)(ROWS * width * channels), 1), *y = random_floats((size_t)(results * channels), 1),
           *w = random_floats((size_t)(ROWS * along * channels), 1), *bias = random_floats((size_t)channels, 1),
           *want = calloc((size_t)(results * channels), sizeof *want);
     assert_non_null(want);
     for (int64_t i = 0; i < results; i++) {
         first[i] = count;
         for (int64_t t = 0; t < along; t++) {
-            int64_t place = i * stride + t * gap - BEFORE;
-            if (place < 0 || place >= WIDTH) continue;
+            int64_t place = i * stride + t * gap - before;
+            if (place < 0 || place >= width) continue;
             taps[count] = t;
             offsets[count++] = place * channels;
         }
@@ -346,13 +399,13 @@ static void check_line(const hyp_cpu_kernels *k, int64_t channels, int64_t along
             double sum = (double)bias[c] + (double)y[i * channels + c];
             for (int64_t j = first[i]; j < count; j++)
                 for (int row = 0; row < ROWS; row++)
-                    sum += (double)x[row * WIDTH * channels + offsets[j] + c] *
+                    sum += (double)x[row * width * channels + offsets[j] + c] *
                            (double)w[(row * along + taps[j]) * channels + c];
             want[i * channels + c] = (float)sum;
         }
     }
     first[results] = count;
-    const float *rows[ROWS] = {x, x + WIDTH * channels}, *weights[ROWS] = {w, w + along * channels};
+    const float *rows[ROWS] = {x, x + width * channels}, *weights[ROWS] = {w, w + along * channels};
     const hyp_parts parts = {.rows = rows, .count = ROWS, .first = first, .offsets = offsets};
     const hyp_depthwise conv = {channels, along, gap * channels, stride * channels, bias};
     k->depthwise(&conv, &parts, weights, taps, results, y, y);
@@ -460,11 +513,13 @@ int main(void)
         cmocka_unit_test(transposed_convolutions_agree),
         cmocka_unit_test(several_products_agree),
         cmocka_unit_test(convolutions_agree),
+        cmocka_unit_test(convolutions_of_neighbours_agree),
         cmocka_unit_test(convolutions_by_tiles_agree),
         cmocka_unit_test(dilated_convolutions_agree),
         cmocka_unit_test(convolutions_with_few_results_agree),
         cmocka_unit_test(convolutions_of_groups_agree),
         cmocka_unit_test(convolutions_of_channels_agree),
+        cmocka_unit_test(added_channels_with_gaps_agree),
         cmocka_unit_test(lines_of_channels_agree),
         cmocka_unit_test(windows_agree),
     };

@@ -354,7 +354,7 @@ static int64_t last_of(const asked *a, const HypPlan__Call__Attr *list)
     return list->n_dims > 0 ? a->values[list->dims[list->n_dims - 1]] : 1;
 }
 
-/* What the kernel of channels by themselves takes over what oneDNN is predicted to: where it holds a line of the kernel in
+/* What the kernel of channels by themselves takes over what oneDNN is predicted to: where it holds a line of 5 or 7 places in
  * registers it is faster with vectors of 16 floats, unless so many places share a set of the first-level cache. With
  * vectors of 4 it is taken: oneDNN 2.6 cannot do them all for SSE4.1 (onednn_cannot_convolve). */
 static double channels_over_onednn(const asked *a, const HypPlan__Call *call)
@@ -364,10 +364,26 @@ static double channels_over_onednn(const asked *a, const HypPlan__Call *call)
     int64_t along = size_of(a, w, a->program->tensors[w]->n_dims - 1), channels = size_of(a, y, 1);
     int64_t width = a->model->device->kernels->width;
     bool follow = last_of(a, call->attrs[0]) == 1 && last_of(a, call->attrs[2]) == 1; /* stride and dilation */
-    bool held = follow && (along == 3 || along == 5 || along == 7);
+    bool held = follow && (along == 5 || along == 7);
     if (width < AVX2_FLOATS) return 0.8;
-    if (!held || (width < AVX512_FLOATS && along < 7) || channels % SHARE_SETS == 0) return 1.3;
-    return along > 3 ? 0.8 : 0.95;
+    return width >= AVX512_FLOATS && held && channels % SHARE_SETS != 0 ? 0.8 : 1.3;
+}
+
+/* Where results are few, those of neighbouring places share vectors, for zeros among the weights. */
+static void offer_neighbours(asked *a, const HypPlan__Call *call)
+{
+    const hyp_cpu_kernels *kernels = a->model->device->kernels;
+    uint32_t w = call->inputs_plus1[1] - 1, y = call->outputs[0];
+    int64_t along = size_of(a, w, a->program->tensors[w]->n_dims - 1), channels = size_of(a, y, 1);
+    int64_t length = size_of(a, y, a->program->tensors[y]->n_dims - 1);
+    double cost, filled = (double)channels / (double)kernels->width;
+    if (along < 1 || channels < 1) return;
+    int64_t count = hyp_cpu_count_neighbours(kernels, channels, along, last_of(a, call->attrs[0]), &cost);
+    if (count == 1) return;
+    hyp_choice_offer(a->choice, "own, neighbours at once", HYP_CPU_NEIGHBOURS, 0.22 * a->alone * cost / filled,
+                     last_of(a, call->attrs[2]) != 1 ? "the kernel has gaps"
+                     : length % count != 0           ? "a line is no multiple of them"
+                                                     : NULL);
 }
 
 /* Our own ways to convolve. The kernel of groups is faster where these have fewer channels than oneDNN's vectors. A product and sums are faster for transposed convolutions, and where a
@@ -398,6 +414,7 @@ static void offer_convolution(asked *a)
                          NULL);
     if (!transpose && !grouped)
         hyp_choice_offer(a->choice, "own", HYP_CPU_WINDOWS, own * a->alone, NULL);
+    if (!transpose && !grouped) offer_neighbours(a, call);
     if (!transpose && !grouped && rows == 3 && taps == 9)
         hyp_choice_offer(a->choice, "own in fewer multiplications", HYP_CPU_WINOGRAD, winograd_seconds(a, x, y), NULL);
     hyp_choice_offer(a->choice, "product and sums of its columns", HYP_CPU_COLUMNS,
@@ -409,16 +426,18 @@ static void offer_convolution(asked *a)
 }
 
 #ifdef HYP_HAVE_ONEDNN
-/* What oneDNN would try, and end the program. */
+/* What oneDNN 2.6 would try, and end the program. */
 static const char *onednn_cannot_convolve(const asked *a)
 {
     const HypPlan__Call *call = a->step->call;
     uint32_t added_plus1 = strcmp(call->kernel, "conv") == 0 ? hyp_plan_call_input(call, 3) : 0;
-    if (!added_plus1 || strcmp(hyp_dnnl_isa(), "sse4.1") != 0) return NULL;
+    bool sse = strcmp(hyp_dnnl_isa(), "sse4.1") == 0, avx2 = strcmp(hyp_dnnl_isa(), "avx2") == 0;
+    if (!added_plus1 || (!sse && !avx2)) return NULL;
     int64_t channels = size_of(a, call->outputs[0], 1);
-    bool by_channels =
-        channels == size_of(a, call->inputs_plus1[0] - 1, 1) && size_of(a, call->inputs_plus1[1] - 1, 1) == 1;
-    return by_channels && channels % 4 != 0 ? "for SSE4.1 it reads what is added as if that were aligned" : NULL;
+    if (channels != size_of(a, call->inputs_plus1[0] - 1, 1) || size_of(a, call->inputs_plus1[1] - 1, 1) != 1) return NULL;
+    if (sse) return channels % 4 != 0 ? "for SSE4.1 it reads what is added as if that were aligned" : NULL;
+    bool gaps = last_of(a, call->attrs[2]) > 1;
+    return gaps && channels % AVX2_FLOATS != 0 ? "for AVX2 it reads beyond what is added where the kernel has gaps" : NULL;
 }
 #endif
 

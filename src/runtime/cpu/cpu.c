@@ -268,7 +268,8 @@ static hyp_status make_fast(hyp_cpu_model *model, uint32_t step, const int64_t *
         return hyp_cpu_prepare_copy(model, values, channels_last, step ? op - 1 : NULL, op, diag);
     case HYP_PLAN__STEP__KERNEL_SOFTMAX: hyp_cpu_prepare_softmax(model, op); return HYP_OK;
     case HYP_PLAN__STEP__KERNEL_CALL:
-        if (form == HYP_CPU_WINDOWS) return hyp_cpu_prepare_windows(model, step, values, channels_last, op, diag);
+        if (form == HYP_CPU_WINDOWS || form == HYP_CPU_NEIGHBOURS)
+            return hyp_cpu_prepare_windows(model, step, values, channels_last, form == HYP_CPU_NEIGHBOURS, op, diag);
         if (form == HYP_CPU_WINOGRAD) return hyp_cpu_prepare_winograd(model, step, values, channels_last, op, diag);
         if (form == HYP_CPU_DEPTHWISE) return hyp_cpu_prepare_depthwise(model, step, values, channels_last, op, diag);
         if (form == HYP_CPU_GROUPED) return hyp_cpu_prepare_grouped(model, step, values, channels_last, op, diag);

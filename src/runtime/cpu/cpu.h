@@ -42,7 +42,8 @@ typedef enum hyp_cpu_form {
     HYP_CPU_DEPTHWISE,    /* convolutions of each channel by itself */
     HYP_CPU_DOUBLES,      /* products in f64 */
     HYP_CPU_INTEGERS,     /* products and convolutions in i32, by exact products of floats */
-    HYP_CPU_WINOGRAD      /* convolutions by 3x3, in fewer multiplications */
+    HYP_CPU_WINOGRAD,     /* convolutions by 3x3, in fewer multiplications */
+    HYP_CPU_NEIGHBOURS    /* convolutions with few results, by the kernel of layers: those of neighbouring places at once */
 } hyp_cpu_form;
 
 typedef struct hyp_linear_weights hyp_linear_weights;   /* linear.c */
@@ -54,16 +55,16 @@ typedef struct hyp_cpu_model {
     hyp_cpu_device *device;
     const hyp_plan *plan;
     hyp_linear_weights **linear;           /* by step; NULL where the step is no linear */
-    hyp_mlp **columns, **rows, **winograd; /* by step: weights of convolutions and recurrences as layers, for each form,
-                                              or NULL */
-    hyp_integer_weights **integers;        /* by step: weights of products in i32; NULL until packed */
-    float **grouped;                       /* by step: the weights of convolutions of groups; NULL until packed */
-    hyp_dnnl_packed **windows;             /* by step: the weights of convolutions, a list; NULL without oneDNN */
-    hyp_dnnl_packed *layers;               /* the weights of all linears, a list */
-    struct hyp_cpu_model *wide;            /* for the steps that are done by kernels for floats; NULL where none is */
-    struct hyp_wide_plan *widens;          /* of such a model: the copy of the plan that it is for; else NULL */
-    hyp_mem_account *account;              /* the engine's */
-    pthread_mutex_t packing;               /* held while weights are packed, at load and in prepare; never in run */
+    hyp_mlp **columns, **rows, **winograd, **neighbours; /* by step: weights of convolutions and recurrences as layers, for
+                                                            each form, or NULL */
+    hyp_integer_weights **integers; /* by step: weights of products in i32; NULL until packed */
+    float **grouped;                /* by step: the weights of convolutions of groups; NULL until packed */
+    hyp_dnnl_packed **windows;      /* by step: the weights of convolutions, a list; NULL without oneDNN */
+    hyp_dnnl_packed *layers;        /* the weights of all linears, a list */
+    struct hyp_cpu_model *wide;     /* for the steps that are done by kernels for floats; NULL where none is */
+    struct hyp_wide_plan *widens;   /* of such a model: the copy of the plan that it is for; else NULL */
+    hyp_mem_account *account;       /* the engine's */
+    pthread_mutex_t packing;        /* held while weights are packed, at load and in prepare; never in run */
 } hyp_cpu_model;
 
 /* What an operation gets in a run. */
@@ -190,9 +191,14 @@ void hyp_cpu_prepare_softmax(hyp_cpu_model *model, hyp_cpu_op *op);
 /* columns.c: transposed convolutions, and convolutions with stride 1 and no addend, whose weights the plan has. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_columns(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                  const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
-/* windows.c: convolutions of one group whose weights the plan has. */
+/* windows.c: convolutions of one group whose weights the plan has; the results of neighbouring places at once, or not. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_windows(hyp_cpu_model *model, uint32_t step, const int64_t *values,
-                                                 const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
+                                                 const bool *channels_last, bool neighbours, hyp_cpu_op *op, hyp_diag *diag);
+/* How many neighbouring places along a line share vectors best, whose results are so many channels of a kernel and stride
+ * along it; 1: none do. cost, if not NULL: of the vectors that then are multiplied or read, as many as a place of the
+ * kernel has for one result. */
+int64_t hyp_cpu_count_neighbours(const hyp_cpu_kernels *kernels, int64_t channels, int64_t kernel, int64_t stride,
+                                 double *cost);
 /* winograd.c: those of them by 3x3 with stride 1, no gaps and 2 axes. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_winograd(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                   const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);

@@ -35,7 +35,9 @@ void hyp_cpu_unload(void *opaque)
     for (size_t i = 0; m->grouped && i < m->plan->program->n_steps; i++) hyp_block_drop(m->grouped[i]);
     for (size_t i = 0; m->rows && i < m->plan->program->n_steps; i++) hyp_cpu_free_layers(m->rows[i]);
     for (size_t i = 0; m->winograd && i < m->plan->program->n_steps; i++) hyp_cpu_free_layers(m->winograd[i]);
+    for (size_t i = 0; m->neighbours && i < m->plan->program->n_steps; i++) hyp_cpu_free_layers(m->neighbours[i]);
     hyp_free(m->columns);
+    hyp_free(m->neighbours);
     hyp_free(m->grouped);
     hyp_free(m->rows);
     hyp_free(m->winograd);
@@ -113,10 +115,10 @@ static hyp_status new_model(hyp_cpu_device *device, const hyp_plan *plan, hyp_cp
     m->grouped = hyp_calloc(p->n_steps, sizeof *m->grouped);
     m->rows = hyp_calloc(p->n_steps, sizeof(hyp_mlp *));
     m->winograd = hyp_calloc(p->n_steps, sizeof(hyp_mlp *));
+    m->neighbours = hyp_calloc(p->n_steps, sizeof(hyp_mlp *));
     m->integers = hyp_calloc(p->n_steps, sizeof *m->integers);
-    hyp_status status = m->linear && m->columns && m->grouped && m->rows && m->winograd && m->integers
-                            ? HYP_OK
-                            : hyp_fail_memory(diag, p->n_steps * sizeof(hyp_linear_weights *));
+    bool made = m->linear && m->columns && m->grouped && m->rows && m->winograd && m->neighbours && m->integers;
+    hyp_status status = made ? HYP_OK : hyp_fail_memory(diag, p->n_steps * sizeof(hyp_linear_weights *));
 #ifdef HYP_HAVE_ONEDNN
     m->windows = hyp_calloc(p->n_steps, sizeof(hyp_dnnl_packed *));
     if (!m->windows && status == HYP_OK) status = hyp_fail_memory(diag, p->n_steps * sizeof(hyp_dnnl_packed *));

@@ -4,6 +4,10 @@
  * kernel has lines, and a convolution is a layer whose rows are windows. A part is some lines of results; the lines of
  * x that they want are brought beside each other with zeros around, unless x itself will do, and stay in the cache
  * while all panels of weights go over them.
+ *
+ * A convolution with few results fills a part of a vector. The results of some neighbouring places lie together, too: they
+ * are those of one place of a convolution with as many times the results and the stride, whose kernel has the weights of
+ * each of the places further along, between zeros.
  */
 #include "runtime/cpu/windows.h"
 
@@ -17,6 +21,7 @@ enum { Y = HYP_Y, X = HYP_X };
 typedef struct windows {
     hyp_cpu_conv c;
     const hyp_mlp *weights; /* of the model */
+    int64_t together;       /* neighbouring places whose results are made at once */
     bool in_place;          /* windows lie in x as it is */
     int64_t lines;          /* of results in a part */
     int64_t parts, split;   /* of an image, and of the panels */
@@ -86,9 +91,9 @@ static void run_part(const run_state *r, int64_t image, int64_t o, int64_t first
     const float *added = r->added ? r->added + image * plane * n : NULL;
     bool gaps = c->dilation[X] > 1; /* without them what a line of the kernel covers is one run */
     const hyp_windows g = {.lines = lines,
-                           .places = c->out[X],
+                           .places = c->out[X] / s->together,
                            .x_line = c->stride[Y] * line,
-                           .x_place = c->stride[X] * c->in_channels,
+                           .x_place = s->together * c->stride[X] * c->in_channels,
                            .rows = c->kernel[Y],
                            .apart = c->dilation[Y] * line,
                            .runs = gaps ? c->kernel[X] : 1,
@@ -143,25 +148,35 @@ static hyp_status run_windows(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_
 
 /* ---- preparing ----------------------------------------------------------------------------------------------- */
 
-/* The weights [out, in, kernel...] as a layer's, whose rows are [kernel..., in]. NULL when memory is out. */
-static hyp_mlp *pack_windows(const hyp_cpu_kernels *kernels, const hyp_cpu_conv *c)
+/* The weights [out, in, kernel...] as a layer's, whose rows are [kernel..., in] and whose columns are the results of so
+ * many places. NULL when memory is out. */
+static hyp_mlp *pack_windows(const hyp_cpu_kernels *kernels, const hyp_cpu_conv *c, int64_t together)
 {
-    int64_t taps = c->kernel[Y] * c->kernel[X], n = c->channels, k = taps * c->in_channels;
-    float *turned = hyp_malloc((size_t)n * (size_t)k * sizeof(float));
-    for (int64_t o = 0; o < n && turned; o++)
-        for (int64_t i = 0; i < c->in_channels; i++)
-            for (int64_t t = 0; t < taps; t++)
-                turned[(t * c->in_channels + i) * n + o] = c->w[(o * c->in_channels + i) * taps + t];
-    hyp_mlp *packed = turned ? hyp_cpu_pack_layers(kernels, 1, turned, n, k, c->bias, &c->act) : NULL;
+    int64_t along = c->kernel[X] + (together - 1) * c->stride[X], in = c->in_channels, n = c->channels, all = n * together;
+    int64_t k = c->kernel[Y] * along * in;
+    float *turned = hyp_calloc((size_t)all * (size_t)k, sizeof(float));
+    float *bias = hyp_calloc((size_t)all, sizeof(float));
+    for (int64_t p = 0; p < together && turned && bias; p++)
+        for (int64_t o = 0; o < n; o++) {
+            const float *w = c->w + o * in * c->kernel[Y] * c->kernel[X];
+            bias[p * n + o] = c->bias ? c->bias[o] : 0;
+            for (int64_t i = 0; i < in; i++)
+                for (int64_t y = 0; y < c->kernel[Y]; y++)
+                    for (int64_t x = 0; x < c->kernel[X]; x++)
+                        turned[((y * along + p * c->stride[X] + x) * in + i) * all + p * n + o] = *w++;
+        }
+    hyp_mlp *packed = turned && bias ? hyp_cpu_pack_layers(kernels, 1, turned, all, k, bias, &c->act) : NULL;
     hyp_free(turned);
+    hyp_free(bias);
     return packed;
 }
 
 static hyp_status find_packed(hyp_cpu_model *model, uint32_t step, windows *s, hyp_diag *diag)
 {
     hyp_mem_account *before = hyp_cpu_packing_begin(model);
-    if (!model->rows[step]) model->rows[step] = pack_windows(model->device->kernels, &s->c);
-    s->weights = model->rows[step];
+    hyp_mlp **packed = s->together > 1 ? &model->neighbours[step] : &model->rows[step];
+    if (!*packed) *packed = pack_windows(model->device->kernels, &s->c, s->together);
+    s->weights = *packed;
     hyp_cpu_packing_end(model, before);
     return s->weights ? HYP_OK
                       : hyp_fail_memory(diag, (size_t)s->c.channels * (size_t)s->c.in_channels * sizeof(float));
@@ -270,14 +285,37 @@ static bool lies_ready(const hyp_cpu_conv *s)
            s->width <= s->in[X];
 }
 
+int64_t hyp_cpu_count_neighbours(const hyp_cpu_kernels *kernels, int64_t channels, int64_t kernel, int64_t stride,
+                                 double *cost)
+{
+    enum { ROWS = 6 /* of a tile */, MOST = 8 };
+    static const double enough = 1.25; /* times the least is taken: fewer places divide more lines */
+    double costs[MOST + 1], least = INFINITY;
+    int64_t panel = (int64_t)kernels->panel * kernels->width, found = 1;
+    for (int64_t p = 1; p <= MOST && p * channels <= panel; p *= 2) {
+        double vectors = (double)((p * channels + kernels->width - 1) / kernels->width);
+        costs[p] = fmax(vectors + ROWS, ROWS * vectors) / (double)(ROWS * p) * (double)(kernel + (p - 1) * stride);
+        least = fmin(least, costs[p]);
+    }
+    if (!(least < INFINITY)) return 1;
+    while (costs[found] > enough * least) found *= 2;
+    if (cost) *cost = costs[found] / (double)kernel;
+    return found;
+}
+
 hyp_status hyp_cpu_prepare_windows(hyp_cpu_model *model, uint32_t step, const int64_t *values,
-                                   const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag)
+                                   const bool *channels_last, bool neighbours, hyp_cpu_op *op, hyp_diag *diag)
 {
     const hyp_cpu_kernels *kernels = model->device->kernels;
     int64_t panel = (int64_t)kernels->panel * kernels->width;
     windows *s = hyp_calloc(1, sizeof *s);
     if (!s) return hyp_fail_memory(diag, sizeof *s);
     bool can = hyp_cpu_read_conv(model, op, values, channels_last, &s->c);
+    s->together = 1;
+    if (can && neighbours) {
+        s->together = hyp_cpu_count_neighbours(kernels, s->c.channels, s->c.kernel[X], s->c.stride[X], NULL);
+        can = s->together > 1 && s->c.dilation[X] == 1 && s->c.out[X] % s->together == 0;
+    }
     s->in_place = can && lies_ready(&s->c);
     can = can && choose_parts(s, model->device->threads, (s->c.channels + panel - 1) / panel, &op->work_bytes);
     hyp_status status = can ? find_packed(model, step, s, diag) : HYP_OK;
