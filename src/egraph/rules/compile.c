@@ -101,6 +101,14 @@ static hyp_status place_checks(compiler *c, hyp_plan *plan)
     return HYP_OK;
 }
 
+static bool is_end(const hyp_step *step)
+{
+    bool kids = true;
+    for (uint32_t j = 0; j < 2; j++)
+        kids = kids && (step->bind_kid[j] || (step->source == HYP_FROM_USES && step->via == j));
+    return step->plain && kids && step->check_count == 0;
+}
+
 /* The plan whose atom `delta` is new; atom_count or more: whose ground term is. */
 static hyp_status make_plan(compiler *c, uint32_t delta, hyp_plan *plan)
 {
@@ -129,6 +137,7 @@ static hyp_status make_plan(compiler *c, uint32_t delta, hyp_plan *plan)
         HYP_TRY(place(c, next, next_source, next_via, false, next < delta, plan));
         HYP_TRY(place_checks(c, plan));
     }
+    if (plan->count) plan->steps[plan->count - 1].is_end = is_end(&plan->steps[plan->count - 1]);
     return HYP_OK;
 }
 

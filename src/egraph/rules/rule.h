@@ -73,6 +73,7 @@ typedef struct hyp_step {
     /* Of an atom with no sequence and at most two children, so that they are met without a look at the atom; a child
      * that is not there goes to a place of its own at the end of the match. */
     bool plain, bind_kid[2];
+    bool is_end; /* plain, the last of its plan, asks nothing, and compares no child but the one that it comes by */
     uint32_t op, kid_reg[2], class_reg, row_at;
     const hyp_cond **checks; /* final conditions whose variables all stand for something from here on */
     uint32_t check_count;

@@ -170,6 +170,50 @@ static inline bool is_old(const run *m, uint32_t op, uint32_t row)
 #define MEMBER_KEY(e) ((e).op & ~HYP_INDEX_FRESH)
 #define USE_KEY(e) ((uint64_t)((e).op & ~HYP_INDEX_FRESH) << 1 | ((e).slot & 1)) /* arity <= 2 */
 
+/* A match like the one under way in the next place, where the last step of a plan writes what is its own. It is not
+ * written before and copied: a word that is copied with its neighbours as soon as it is written makes the processor wait. */
+static inline uint32_t *next_match(hyp_search *s, uint32_t words)
+{
+    uint32_t *to = s->buffer + s->buffered * words;
+    for (uint32_t w = 0; w < words; w += HYP_MATCH_COPY) memcpy(to + w, s->match + w, HYP_MATCH_COPY * sizeof *to);
+    return to;
+}
+
+/* The members of a class that the last step takes, when no copy is stale. Gives where they end. */
+static hyp_status end_with_members(run *m, const hyp_step *step, uint32_t c, const hyp_member **e, const hyp_member *end)
+{
+    hyp_search *s = m->s;
+    uint32_t words = hyp_match_words(s->rule);
+    s->match[step->class_reg] = c;
+    for (; *e < end && MEMBER_KEY(**e) == step->op; ++*e) {
+        if (step->only_old && !is_old(m, (*e)->op, (*e)->row)) continue;
+        uint32_t *to = next_match(s, words);
+        to[step->kid_reg[0]] = (*e)->kid[0];
+        to[step->kid_reg[1]] = (*e)->kid[1];
+        to[step->row_at] = (*e)->row;
+        if (++s->buffered == HYP_MATCH_BATCH) HYP_TRY(flush(s));
+    }
+    return HYP_OK;
+}
+
+static hyp_status end_with_uses(run *m, const hyp_step *step, const hyp_use **e, const hyp_use *end)
+{
+    hyp_search *s = m->s;
+    uint32_t words = hyp_match_words(s->rule), other = step->kid_reg[1 - step->via];
+    uint64_t want = (uint64_t)step->op << 1 | step->via;
+    for (; *e < end && USE_KEY(**e) == want; ++*e) {
+        uint32_t row = (*e)->slot >> 1;
+        if (step->only_old && !is_old(m, (*e)->op, row)) continue;
+        if (!step->bind_class && s->match[step->class_reg] != (*e)->home) continue;
+        uint32_t *to = next_match(s, words);
+        to[other] = (*e)->other;
+        to[step->class_reg] = (*e)->home;
+        to[step->row_at] = row;
+        if (++s->buffered == HYP_MATCH_BATCH) HYP_TRY(flush(s));
+    }
+    return HYP_OK;
+}
+
 static hyp_status walk_members(run *m, uint32_t i, uint32_t c)
 {
     hyp_egraph *eg = m->s->eg;
@@ -181,6 +225,7 @@ static hyp_status walk_members(run *m, uint32_t i, uint32_t c)
         bool clean = x->changed == 0;
         narrow(x->members, MEMBER_KEY, op, at.at, at.end);
         const hyp_member *e = x->members + at.at, *end = x->members + at.end;
+        if (clean && step->is_end) HYP_TRY(end_with_members(m, step, c, &e, end));
         for (; e < end && MEMBER_KEY(*e) == op; e++) {
             if (!clean && hyp_index_stale(x, e->row))
                 HYP_TRY(try_row(m, i, e->row));
@@ -209,6 +254,7 @@ static hyp_status walk_uses(run *m, uint32_t i, uint32_t c)
         bool clean = x->changed == 0;
         narrow(x->uses, USE_KEY, want, at.at, at.end);
         const hyp_use *e = x->uses + at.at, *end = x->uses + at.end;
+        if (clean && step->is_end) HYP_TRY(end_with_uses(m, step, &e, end));
         for (; e < end && USE_KEY(*e) == want; e++) {
             uint32_t row = e->slot >> 1;
             if (!clean && hyp_index_stale(x, row))
