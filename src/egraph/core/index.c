@@ -27,30 +27,6 @@ static hyp_status fit(hyp_egraph *eg, void *array, size_t *cap, size_t want, siz
     return HYP_OK;
 }
 
-/* The rows of one log that count, in order of last change. */
-typedef struct walk {
-    const hyp_egraph *eg;
-    const hyp_op *op;
-    size_t mark, pos, end;
-    uint32_t epoch;
-} walk;
-
-static uint32_t next_row(walk *w)
-{
-    for (;;) {
-        for (; w->pos < w->end; w->pos++) {
-            uint32_t row = w->op->log.data[w->pos];
-            if (w->eg->stamp[row] != w->epoch || hyp_row_dead(w->eg, row)) continue;
-            w->pos++;
-            return row;
-        }
-        if (w->mark == w->op->marks.len) return HYP_NONE;
-        w->epoch = w->op->marks.data[w->mark].epoch;
-        w->pos = w->op->marks.data[w->mark++].pos;
-        w->end = w->mark < w->op->marks.len ? w->op->marks.data[w->mark].pos : w->op->log.len;
-    }
-}
-
 /* Sets at[c+1] to where the parts of c begin; when they have been placed that is where they end. */
 static void count_parts(hyp_egraph *eg)
 {
@@ -69,33 +45,48 @@ static void count_parts(hyp_egraph *eg)
     }
 }
 
-static void place_member(hyp_egraph *eg, uint32_t row, uint32_t fresh)
+/* What of the rows of an operator is placed: themselves, or their uses of child j. */
+#define MEMBERS UINT32_MAX
+
+static inline void place_row(hyp_egraph *eg, uint32_t row, uint32_t j, uint32_t arity, uint32_t fresh)
 {
+    hyp_index *x = &eg->index;
     const hyp_row *r = &eg->rows[row];
-    eg->index.members[eg->index.at[r->home + 1].member++] = (hyp_member){r->op | fresh, {r->kid[0], r->kid[1]}, row};
+    if (j == MEMBERS) {
+        x->members[x->at[r->home + 1].member++] = (hyp_member){r->op | fresh, {r->kid[0], r->kid[1]}, row};
+        return;
+    }
+    const uint32_t *kids = arity <= 2 ? r->kid : eg->pool + r->kid[0];
+    x->uses[x->at[kids[j] + 1].use++] =
+        (hyp_use){.op = r->op | fresh,
+                  .slot = arity <= 2 ? 2 * row + j : HYP_SLOT_POOL | (r->kid[0] + j),
+                  .other = arity == 2 ? kids[1 - j] : HYP_NONE,
+                  .home = r->home};
 }
 
-static void place_use(hyp_egraph *eg, uint32_t row, uint32_t j, uint32_t fresh)
+/* The rows of one log that count, in order of last change. Inlined for each kind: most of the time of a base goes here, and
+ * the less there is to do for a part, the more of the misses of the cache are under way at a time. */
+static inline void place_log(hyp_egraph *eg, const hyp_op *op, uint32_t j, uint32_t arity)
 {
-    uint32_t n;
-    const hyp_row *r = &eg->rows[row];
-    const uint32_t *kids = hyp_row_kids(eg, row, &n);
-    eg->index.uses[eg->index.at[kids[j] + 1].use++] = (hyp_use){.op = r->op | fresh,
-                                                                .slot = hyp_row_slot(eg, row, j),
-                                                                .other = n == 2 ? kids[1 - j] : HYP_NONE,
-                                                                .home = r->home};
+    const hyp_mark *marks = op->marks.data;
+    for (size_t m = 0; m < op->marks.len; m++) {
+        uint32_t epoch = marks[m].epoch, fresh = epoch == eg->epoch ? HYP_INDEX_FRESH : 0;
+        size_t end = m + 1 < op->marks.len ? marks[m + 1].pos : op->log.len;
+        for (size_t pos = marks[m].pos; pos < end; pos++) {
+            uint32_t row = op->log.data[pos];
+            if (eg->stamp[row] == epoch && !hyp_row_dead(eg, row)) place_row(eg, row, j, arity, fresh);
+        }
+    }
 }
 
 static void place_all(hyp_egraph *eg)
 {
     for (uint32_t o = 0; o < eg->ops.len; o++) {
         const hyp_op *op = &eg->ops.data[o];
-        uint32_t row;
-        for (walk w = {.eg = eg, .op = op}; (row = next_row(&w)) != HYP_NONE;)
-            place_member(eg, row, w.epoch == eg->epoch ? HYP_INDEX_FRESH : 0);
-        for (uint32_t j = 0; j < op->arity; j++)
-            for (walk w = {.eg = eg, .op = op}; (row = next_row(&w)) != HYP_NONE;)
-                place_use(eg, row, j, w.epoch == eg->epoch ? HYP_INDEX_FRESH : 0);
+        place_log(eg, op, MEMBERS, 0);
+        if (op->arity == 1) place_log(eg, op, 0, 1);
+        if (op->arity == 2) place_log(eg, op, 0, 2), place_log(eg, op, 1, 2);
+        for (uint32_t j = 0; j < op->arity && op->arity > 2; j++) place_log(eg, op, j, op->arity);
     }
 }
 
