@@ -7,7 +7,7 @@
 # They are written to --out (build/packages), and lintian, where it is installed, looks at them unless --unchecked. --build
 # takes what this build folder has; without it build/package is configured and built: release, with everything that is found here.
 # --root, as root, also installs them in a new Debian in that folder, made by debootstrap, and compiles README's program there
-# (scripts/clean-root.sh).
+# (scripts/clean-root.sh). The maintainer that a new build names is DEBFULLNAME <DEBEMAIL>, as Debian's own tools have it.
 set -eu
 build='' out=build/packages clean='' checked=yes
 while [ $# -gt 0 ]; do
@@ -16,7 +16,7 @@ while [ $# -gt 0 ]; do
     --out) out=$2 && shift 2 ;;
     --root) clean=$2 && shift 2 ;;
     --unchecked) checked='' && shift ;;
-    *) sed -n '2,11s/^# \{0,1\}//p' "$0" && exit 2 ;;
+    *) sed -n '2,12s/^# \{0,1\}//p' "$0" && exit 2 ;;
     esac
 done
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -31,7 +31,8 @@ umask 022 # the packages have it in them
 if [ -z "$build" ]; then
     build=$root/build/package
     # With this prefix libraries lie in lib/<processor>, as Debian has it.
-    cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=/usr -DBUILD_TESTING=OFF
+    cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=/usr -DBUILD_TESTING=OFF \
+        ${DEBEMAIL:+-DHYPATIA_MAINTAINER="${DEBFULLNAME:-$DEBEMAIL} <$DEBEMAIL>"}
     cmake --build "$build"
 fi
 work=$(mktemp -d)
@@ -40,6 +41,8 @@ cpack --config "$build/CPackConfig.cmake" -B "$work" > "$work/log" 2>&1 || { cat
 rm -f "$out"/*hypatia*.deb
 mv "$work"/*.deb "$out"
 ls -l "$out"/*.deb
+! grep -q '^HYPATIA_MAINTAINER:.*@hypatia\.invalid>$' "$build/CMakeCache.txt" ||
+    echo "the packages name no maintainer to whom anybody could write: set DEBFULLNAME and DEBEMAIL, or -DHYPATIA_MAINTAINER of the build"
 if [ -z "$checked" ]; then
     :
 elif command -v lintian > /dev/null; then
