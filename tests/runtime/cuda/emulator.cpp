@@ -164,6 +164,8 @@ static const entry entries[] = {
     ENTRY(locate, hyp_cuda_locate, true),
     ENTRY(topk_short, hyp_cuda_topk, true),
     ENTRY(topk_long, hyp_cuda_topk, true),
+    ENTRY(sort_short, hyp_cuda_topk, true),
+    ENTRY(sort_long, hyp_cuda_topk, true),
     ENTRY(scan_f64, hyp_cuda_scan, true),
     ENTRY(scan_u64, hyp_cuda_scan, true),
     ENTRY(scan_of_f32, hyp_cuda_scan, true),

@@ -41,27 +41,45 @@ struct take_first {
 
 // The first of what one member of a team looks at, which is every team-th of the elements begin .. end - 1 of a lane.
 // They are gone through from the end where of equal ones the last is wanted, so that the first one that is met stays.
+// What is counted and compared has 32 bits wherever it can.
 template <typename T, typename K>
 __device__ __forceinline__ hyp_cuda_ranked look_through(const hyp_cuda_locate &p, int64_t start, int64_t begin,
                                                         int64_t end, unsigned member, unsigned team)
 {
-    constexpr int AT_ONCE = 8;
+    constexpr uint32_t AT_ONCE = sizeof(T) == 8 ? 4 : 8, MOST = 1 << 30;
     const element_order<K> order(p.order);
-    const int64_t count = end - begin, inner = p.inner.size, step = (p.last ? -inner : inner) * team;
+    const int64_t inner = p.inner.size, step = (p.last ? -inner : inner) * team;
     const T *x = (const T *)p.x + start + (p.last ? end - 1 - member : begin + member) * inner;
-    int64_t at = member;
+    int64_t left = (end - begin - member + team - 1) / team, passed = 0, at = 0;
     K best = 0;
 #pragma unroll 1
-    for (int64_t i = member; i < count; i += AT_ONCE * (int64_t)team, x += AT_ONCE * step) {
+    for (; left > 0; left -= MOST, passed += MOST) {
+        const uint32_t turns = left < MOST ? (uint32_t)left : MOST;
+        uint32_t turn = 0, found = MOST;
+#pragma unroll 1
+        for (; turn + AT_ONCE <= turns; turn += AT_ONCE) {
+            T some[AT_ONCE];
+#pragma unroll
+            for (uint32_t j = 0; j < AT_ONCE; j++, x += step) some[j] = *x;
+#pragma unroll
+            for (uint32_t j = 0; j < AT_ONCE; j++) {
+                K key = order.key_of(some[j]);
+                if (key > best) best = key, found = turn + j;
+            }
+        }
         T some[AT_ONCE];
 #pragma unroll
-        for (int j = 0; j < AT_ONCE; j++) some[j] = x[i + j * (int64_t)team < count ? j * step : 0];
+        for (uint32_t j = 0; j < AT_ONCE; j++)
+            if (turn + j < turns) some[j] = *x, x += step;
 #pragma unroll
-        for (int j = 0; j < AT_ONCE; j++) {
-            K key = order.key_of(some[j]);
-            if (key > best) best = key, at = i + j * (int64_t)team; // not where the first was read again
-        }
+        for (uint32_t j = 0; j < AT_ONCE; j++)
+            if (turn + j < turns) {
+                K key = order.key_of(some[j]);
+                if (key > best) best = key, found = turn + j;
+            }
+        if (found < MOST) at = passed + found;
     }
+    at = member + at * team;
     return {best, p.last ? end - 1 - at : begin + at};
 }
 
@@ -76,15 +94,16 @@ __device__ __forceinline__ hyp_cuda_ranked look_through_any(const hyp_cuda_locat
     }
 }
 
-// Of the threads along x, whole warps; the one at 0 has the result. `room` has a value for each warp of the block.
+// Of the threads along x, whole warps or equal parts of one; the one at 0 has the result. `room` has a value for each
+// warp of the block.
 __device__ __forceinline__ hyp_cuda_ranked first_along_x(hyp_cuda_ranked v, hyp_cuda_ranked *room, take_first first_of)
 {
 #pragma unroll 1
-    for (unsigned half = 16; half; half /= 2) {
+    for (unsigned half = blockDim.x < 32 ? blockDim.x / 2 : 16; half; half /= 2) {
         hyp_cuda_ranked other = {__shfl_down_sync(0xffffffff, v.key, half), __shfl_down_sync(0xffffffff, v.at, half)};
         v = first_of(v, other);
     }
-    if (blockDim.x == 32) return v;
+    if (blockDim.x <= 32) return v;
     const unsigned warp = (threadIdx.y * blockDim.x + threadIdx.x) / 32;
     __syncthreads();
     if (threadIdx.x % 32 == 0) room[warp] = v;
@@ -221,6 +240,28 @@ template <int WORDS> struct ranked_list {
     }
 };
 
+// The digit that the last of so many has, the largest first, how many have larger ones, and how many have it. By one
+// warp, of which each thread has some digits.
+__device__ __forceinline__ void choose_digit(const uint32_t *counts, int64_t wanted, uint32_t *chosen)
+{
+    constexpr unsigned EACH = HYP_CUDA_DIGITS / 32;
+    const uint32_t *mine = counts + (31 - threadIdx.x) * EACH;
+    uint32_t sum = 0;
+#pragma unroll
+    for (unsigned d = 0; d < EACH; d++) sum += mine[d];
+    uint32_t up_to = sum;
+#pragma unroll 1
+    for (unsigned step = 1; step < 32; step *= 2) {
+        uint32_t other = __shfl_up_sync(0xffffffff, up_to, step);
+        if (threadIdx.x >= step) up_to += other;
+    }
+    uint32_t larger = up_to - sum;
+    if (larger >= wanted || up_to < wanted) return;
+    unsigned d = EACH - 1;
+    for (; larger + mine[d] < wanted; d--) larger += mine[d];
+    chosen[0] = (uint32_t)(mine + d - counts), chosen[1] = larger, chosen[2] = mine[d];
+}
+
 // Digit by digit: counts which there are among those that begin as the bound does, until all of these are wanted.
 template <int WORDS>
 __device__ __forceinline__ ranked_bound<WORDS> find_bound(const hyp_cuda_topk &p, const ranked_list<WORDS> &list,
@@ -228,32 +269,22 @@ __device__ __forceinline__ ranked_bound<WORDS> find_bound(const hyp_cuda_topk &p
 {
     typedef ranked_number<WORDS> number;
     constexpr uint64_t DIGIT = HYP_CUDA_DIGITS - 1;
-    uint32_t *chosen = counts + HYP_CUDA_DIGITS + 1; // the digit, those with larger ones, those with it
+    uint32_t *chosen = counts + HYP_CUDA_DIGITS; // as choose_digit gives it
     ranked_bound<WORDS> bound = {};
     const unsigned self = threadIdx.x;
-    const bool counts_one = self < HYP_CUDA_DIGITS;
     int64_t wanted = p.k, open = list.count;
 #pragma unroll 1
     for (uint32_t digit = 0; wanted < open && digit < p.digits; digit++) {
         bool of_key = digit < p.order.size;
         uint32_t shift = 8 * ((of_key ? p.order.size : p.digits) - 1 - digit) + (of_key ? number::shift_of_key() : 0);
         __syncthreads();
-        if (counts_one) counts[self] = 0;
-        if (self == 0) counts[HYP_CUDA_DIGITS] = 0;
+        if (self < HYP_CUDA_DIGITS) counts[self] = 0;
         __syncthreads();
         list.each(p, [&](const number &e) {
             if (bound.begins(e)) atomicAdd(&counts[e.digits(of_key) >> shift & DIGIT], 1);
         });
-#pragma unroll 1
-        for (unsigned step = 1; step < HYP_CUDA_DIGITS; step *= 2) { // sums from each digit on
-            __syncthreads();
-            uint32_t more = self + step < HYP_CUDA_DIGITS ? counts[self + step] : 0;
-            __syncthreads();
-            if (counts_one) counts[self] += more;
-        }
         __syncthreads();
-        if (counts_one && counts[self] >= wanted && counts[self + 1] < wanted)
-            chosen[0] = self, chosen[1] = counts[self + 1], chosen[2] = counts[self] - counts[self + 1];
+        if (self < 32) choose_digit(counts, wanted, chosen);
         __syncthreads();
         bound.learn(number::digit(of_key, (uint64_t)chosen[0] << shift), number::digit(of_key, DIGIT << shift));
         wanted -= chosen[1];
@@ -263,31 +294,28 @@ __device__ __forceinline__ ranked_bound<WORDS> find_bound(const hyp_cuda_topk &p
 }
 
 // One round of a bitonic network (Batcher 1968), whose result depends on nothing but what there is. `list` is what lies
-// from `base` on of all that is sorted; `count` is a power of two, and what is less than a warp's is left alone by
-// other warps.
-template <int WORDS>
-__device__ __forceinline__ void exchange(ranked_number<WORDS> *list, int64_t count, int64_t base, int64_t run,
-                                         int64_t apart)
+// from `base` on of all that is sorted; `count` is a power of two. I counts its elements.
+template <typename I, typename N>
+__device__ __forceinline__ void exchange(N *list, I count, int64_t base, int64_t run, I apart)
 {
 #pragma unroll 1
-    for (int64_t i = threadIdx.x; i < count / 2; i += blockDim.x) {
-        int64_t low = 2 * i - (i & (apart - 1)), high = low + apart;
-        ranked_number<WORDS> a = list[low], b = list[high];
+    for (I i = threadIdx.x; i < count / 2; i += blockDim.x) {
+        I low = 2 * i - (i & (apart - 1)), high = low + apart;
+        N a = list[low], b = list[high];
         if ((b > a) == (((base + low) & run) == 0)) list[low] = b, list[high] = a;
     }
 }
 
-// The rounds of runs from `run` to `last` that stay within the list. A warp has pairs that follow each other, so that
-// those up to 32 apart lie in what no other warp touches.
-template <int WORDS>
-__device__ __forceinline__ void sort_within(ranked_number<WORDS> *list, int64_t count, int64_t base, int64_t run,
-                                            int64_t last)
+// The rounds of runs from `run` to `last` that stay within the list, which is in shared memory. A warp has pairs that
+// follow each other, so that those up to 32 apart lie in what no other warp touches.
+template <typename N>
+__device__ __forceinline__ void sort_within(N *list, int count, int64_t base, int64_t run, int64_t last)
 {
     bool alone = false;
 #pragma unroll 1
     for (; run <= last; run *= 2)
 #pragma unroll 1
-        for (int64_t apart = (run < count ? run : count) / 2; apart > 0; apart /= 2) {
+        for (int apart = (run < count ? (int)run : count) / 2; apart > 0; apart /= 2) {
             if (alone && apart <= 32)
                 __syncwarp();
             else
@@ -302,13 +330,13 @@ __device__ __forceinline__ void sort_within(ranked_number<WORDS> *list, int64_t 
 template <int WORDS>
 __device__ __forceinline__ void sort_tiles(ranked_number<WORDS> *list, int64_t count, ranked_number<WORDS> *tile)
 {
-    constexpr int64_t TILE = HYP_CUDA_TOPK_TILE / WORDS;
+    constexpr int TILE = HYP_CUDA_TOPK_TILE / WORDS;
 #pragma unroll 1
     for (int64_t run = TILE; run <= count; run *= 2) {
 #pragma unroll 1
         for (int64_t apart = run / 2; apart >= TILE; apart /= 2) {
             __syncthreads();
-            exchange(list, count, 0, run, apart);
+            exchange<int64_t>(list, count, 0, run, apart);
         }
 #pragma unroll 1
         for (int64_t base = 0; base < count; base += TILE) {
@@ -323,12 +351,25 @@ __device__ __forceinline__ void sort_tiles(ranked_number<WORDS> *list, int64_t c
     __syncthreads();
 }
 
+// The result of a lane, which begins with what is wanted.
+template <int WORDS>
+__device__ __forceinline__ void put_first(const hyp_cuda_topk &p, const ranked_number<WORDS> *sorted, int64_t o,
+                                          int64_t column)
+{
+#pragma unroll 1
+    for (int64_t i = threadIdx.x; i < p.k; i += blockDim.x) {
+        int64_t y = (o * p.k + i) * p.inner.size + column, at = sorted[i].at();
+        ((int64_t *)p.places)[y] = at;
+        move(p.order.size, p.values, y, p.x, (o * p.axis + at) * p.inner.size + column);
+    }
+}
+
 // A block has a lane, or a part of one, at a time.
 template <int WORDS> __device__ __forceinline__ void select_first(const hyp_cuda_topk &p)
 {
     typedef ranked_number<WORDS> number;
     extern __shared__ double shared[];
-    uint32_t *counts = (uint32_t *)shared, *next = counts + HYP_CUDA_DIGITS + 4;
+    uint32_t *counts = (uint32_t *)shared, *next = counts + HYP_CUDA_DIGITS + 3;
     number *tile = (number *)(shared + HYP_CUDA_TOPK_COUNTS);
 #pragma unroll 1
     for (int64_t self = blockIdx.x; self < p.total; self += gridDim.x) {
@@ -354,13 +395,28 @@ template <int WORDS> __device__ __forceinline__ void select_first(const hyp_cuda
         if (p.room)
             sort_tiles(to, p.padded, tile);
         else
-            sort_within(to, p.padded, 0, 2, p.padded);
+            sort_within(tile, (int)p.padded, 0, 2, p.padded);
+        put_first(p, to, o, column);
+    }
+}
+
+// Short lanes are sorted whole, some by each block: the threads along x share one.
+template <int WORDS> __device__ __forceinline__ void sort_lanes(const hyp_cuda_topk &p)
+{
+    typedef ranked_number<WORDS> number;
+    extern __shared__ double shared[];
+    const element_order<typename number::key_type> order(p.order);
+    number *mine = (number *)shared + threadIdx.y * p.padded;
 #pragma unroll 1
-        for (int64_t i = threadIdx.x; i < p.k; i += blockDim.x) {
-            int64_t y = (o * p.k + i) * p.inner.size + column, at = to[i].at();
-            ((int64_t *)p.places)[y] = at;
-            move(p.order.size, p.values, y, p.x, (o * p.axis + at) * p.inner.size + column);
-        }
+    for (int64_t first = (int64_t)blockIdx.x * blockDim.y; first < p.total; first += (int64_t)gridDim.x * blockDim.y) {
+        int64_t lane = first + threadIdx.y, o = divide(lane, p.inner), column = lane - o * p.inner.size;
+        const ranked_list<WORDS> list = {o * p.axis * p.inner.size + column, 0, lane < p.total ? p.axis : 0};
+#pragma unroll 1
+        for (int64_t i = threadIdx.x; i < p.padded; i += blockDim.x)
+            mine[i] = i < list.count ? list.get(p, order, i) : number::of(0, p.axis);
+        sort_within(mine, (int)p.padded, 0, 2, p.padded);
+        if (lane < p.total) put_first(p, mine, o, column);
+        __syncthreads();
     }
 }
 
@@ -540,6 +596,8 @@ KERNEL(nonzero, hyp_cuda_nonzero, list_nonzero(p))
 KERNEL(locate, hyp_cuda_locate, locate_first(p))
 KERNEL(topk_short, hyp_cuda_topk, select_first<1>(p))
 KERNEL(topk_long, hyp_cuda_topk, select_first<2>(p))
+KERNEL(sort_short, hyp_cuda_topk, sort_lanes<1>(p))
+KERNEL(sort_long, hyp_cuda_topk, sort_lanes<2>(p))
 KERNEL(scan_f64, hyp_cuda_scan, (scan<double, HYP_DTYPE_NONE>(p)))
 KERNEL(scan_u64, hyp_cuda_scan, (scan<uint64_t, HYP_DTYPE_NONE>(p)))
 KERNEL(scan_of_f32, hyp_cuda_scan, (scan<double, HYP_F32>(p)))

@@ -33,7 +33,8 @@ typedef struct hyp_cuda_locate {
 
 /* The first k elements of each lane of x, in their order. Where a lane is made in parts these leave
  * numbers[lane, part, k] in `list`, in any order and filled up with such of key 0 behind the axis, which a
- * second launch takes. A number is of one word in topk_short, for elements of up to four bytes, else of two. */
+ * second launch takes. A number is of one word in *_short, for elements of up to four bytes, else of two. Lanes of
+ * sort_* are padded and sorted whole, in shared memory. */
 typedef struct hyp_cuda_topk {
     hyp_cuda_order order;
     uint64_t x, values, places, list;

@@ -23,7 +23,7 @@
     X(batch_gradient_f32) X(batch_gradient_f64) X(batch_gradient_pieces) \
     X(batch_stats_end_f32) X(batch_stats_end_f64) X(batch_gradient_end_f32) X(batch_gradient_end_f64) \
     X(gather_along) X(gather_nd) X(scatter_list) X(scatter_sort) X(scatter) X(scatter_pieces) X(scatter_elements) \
-    X(locate) X(topk_short) X(topk_long) X(scan_f64) X(scan_u64) X(scan_of_f32) X(scan_of_f16) X(scan_of_bf16) X(scan_of_i64) X(one_hot) X(trilu) X(reverse) \
+    X(locate) X(topk_short) X(topk_long) X(sort_short) X(sort_long) X(scan_f64) X(scan_u64) X(scan_of_f32) X(scan_of_f16) X(scan_of_bf16) X(scan_of_i64) X(one_hot) X(trilu) X(reverse) \
     X(resize_lists) X(resize_f32) X(resize_f64) X(resize_rows_2) X(resize_rows_4) X(resize_nearest) X(sample_f32) X(sample_f64) \
     X(affine_grid) X(roi_align) X(unpool) X(suppress) X(suppressed) \
     X(nonzero) X(tensor_scatter) X(lrn) X(product_f64) X(product_u64) \
@@ -64,7 +64,7 @@ enum {
     HYP_CUDA_REDUCE_THREADS = 256, /* of a block of a reduction */
     HYP_CUDA_DIGITS =
         256, /* that scatter_sort and topk go by at a time; threads of a block of the former, the least of the latter */
-    HYP_CUDA_TOPK_COUNTS = 132,   /* doubles in front of what a block of topk sorts: HYP_CUDA_DIGITS + 5 counters */
+    HYP_CUDA_TOPK_COUNTS = 130,   /* doubles in front of what a block of topk sorts: HYP_CUDA_DIGITS + 4 counters */
     HYP_CUDA_TOPK_TILE = 4096,    /* words behind these: what a block of topk sorts in shared memory */
     HYP_CUDA_RESIZE_EACH = 4,     /* columns of a row that a thread of resize_rows has */
     HYP_CUDA_SCAN_EACH = 4,       /* neighbours that a thread of a scan has */

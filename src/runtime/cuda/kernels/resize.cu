@@ -130,7 +130,14 @@ template <typename F> __device__ __forceinline__ void for_tiles(const hyp_cuda_r
     }
 }
 
-template <int TAPS> __device__ __forceinline__ void resize_rows(const hyp_cuda_resize &p)
+// T has the bits of an element: float, or uint16_t of f16 and bf16, so that no branch lies between reads.
+__device__ __forceinline__ float element_of(uint32_t, float v) { return v; }
+__device__ __forceinline__ float element_of(uint32_t dtype, uint16_t bits)
+{
+    return dtype == HYP_BF16 ? from_bfloat(bits) : from_half(bits);
+}
+
+template <int TAPS, typename T> __device__ __forceinline__ void resize_rows_of(const hyp_cuda_resize &p)
 {
     constexpr int EACH = HYP_CUDA_RESIZE_EACH;
     const hyp_cuda_resize_list &one = p.axis[0], &two = p.axis[1];
@@ -141,9 +148,10 @@ template <int TAPS> __device__ __forceinline__ void resize_rows(const hyp_cuda_r
         float weight[EACH][TAPS];
         bool outside[EACH];
 #pragma unroll
-        for (int e = 0; e < EACH; e++) {
-            int64_t column = first + e * (int64_t)blockDim.x, i = divide(column, p.inner);
-            if (column >= p.columns) continue;
+        for (int e = 0; e < EACH; e++) { // what is behind the last column is read as that, and not written
+            int64_t column = first + e * (int64_t)blockDim.x, last = p.columns - 1;
+            if (column > last) column = last;
+            int64_t i = divide(column, p.inner);
             const resized b(two, i);
             outside[e] = b.outside;
 #pragma unroll
@@ -156,35 +164,44 @@ template <int TAPS> __device__ __forceinline__ void resize_rows(const hyp_cuda_r
         for (int64_t row = first_row; row < p.rows; row += p.groups * blockDim.y) {
             const resized_row at(p, row);
             const resized a(one, at.i);
-            int64_t start[TAPS];
+            const T *x[TAPS];
             float row_weight[TAPS];
 #pragma unroll
             for (int t = 0; t < TAPS; t++) {
-                if (t > 0 && !both) continue;
-                start[t] = at.from(p, a.source(one, t));
+                x[t] = (const T *)p.x + at.from(p, a.source(one, both ? t : 0));
                 row_weight[t] = both ? (float)((const double *)one.weights)[at.i * TAPS + t] : 1.0f;
             }
 #pragma unroll
             for (int e = 0; e < EACH; e++) {
-                int64_t column = first + e * (int64_t)blockDim.x;
-                if (column >= p.columns) continue;
+                T v[TAPS][TAPS];
+#pragma unroll
+                for (int t2 = 0; t2 < TAPS; t2++)
+#pragma unroll
+                    for (int t1 = 0; t1 < TAPS; t1++) v[t2][t1] = t1 == 0 || both ? x[t1][from[e][t2]] : v[t2][0];
                 float all = 0;
 #pragma unroll
                 for (int t2 = 0; t2 < TAPS; t2++) {
-                    float sum = a.outside ? extrapolation : 0.0f;
-                    if (!both) {
-                        sum = load_native<float>(p.x_dtype, p.x, start[0] + from[e][t2]);
-                    } else if (!a.outside) {
+                    float sum = 0;
 #pragma unroll
-                        for (int t1 = 0; t1 < TAPS; t1++)
-                            sum += row_weight[t1] * load_native<float>(p.x_dtype, p.x, start[t1] + from[e][t2]);
-                    }
+                    for (int t1 = 0; t1 < TAPS; t1++) sum += row_weight[t1] * element_of(p.x_dtype, v[t2][t1]);
+                    if (!both) sum = element_of(p.x_dtype, v[t2][0]);
+                    if (a.outside) sum = extrapolation;
                     all += weight[e][t2] * sum;
                 }
-                store_native(p.y_dtype, p.y, row * p.columns + column, outside[e] ? extrapolation : all);
+                const int64_t column = first + e * (int64_t)blockDim.x;
+                if (column < p.columns)
+                    store_native(p.y_dtype, p.y, row * p.columns + column, outside[e] ? extrapolation : all);
             }
         }
     });
+}
+
+template <int TAPS> __device__ __forceinline__ void resize_rows(const hyp_cuda_resize &p)
+{
+    if (p.x_dtype == HYP_F32)
+        resize_rows_of<TAPS, float>(p);
+    else
+        resize_rows_of<TAPS, uint16_t>(p);
 }
 
 // T has the bits of an element.

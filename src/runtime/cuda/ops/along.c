@@ -1,6 +1,7 @@
 /* along.c - steps that work along one axis: where the largest is, the k largest, running sums. What is long is made in
  * parts where there is little else to do, by two launches, of which the second takes what the first leaves in the
  * session's room. */
+#include <math.h>
 #include <string.h>
 
 #include "base/dtype.h"
@@ -73,14 +74,15 @@ static hyp_status locate_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
  * is full; where neighbours are of other lanes a thread has a lane of its own if there are enough of them. */
 static hyp_cuda_grid locate_grid(const hyp_cuda_device *device, int64_t lanes, const hyp_along *s)
 {
-    enum { THREADS = 256, WARP = 32, EACH = 8 };
+    enum { THREADS = 256, WARP = 32, LEAST = 8, EACH = 8 };
     const hyp_cuda_kernel kernel = HYP_CUDA_KERNEL_locate;
     const uint32_t room = sizeof(hyp_cuda_ranked);
     const int64_t wanted = wanted_threads(device);
     hyp_cuda_grid grid = {.kernel = kernel, .block_x = THREADS, .block_y = 1};
     if (s->inner > 1) return lanes >= wanted ? grid : hyp_cuda_column_grid(kernel, device, lanes, s->size, false, room);
-    grid.block_x = WARP;
-    while (grid.block_x < THREADS && lanes < wanted / grid.block_x && s->size > EACH * (int64_t)grid.block_x)
+    grid.block_x = LEAST;
+    while (grid.block_x < THREADS && s->size > EACH * (int64_t)grid.block_x &&
+           (grid.block_x < WARP || lanes < wanted / grid.block_x))
         grid.block_x *= 2;
     grid.block_y = THREADS / grid.block_x;
     grid.shared_bytes = THREADS / WARP * room;
@@ -177,22 +179,45 @@ static hyp_cuda_topk take_parts(const hyp_cuda_topk *parts, int64_t lanes)
     return args;
 }
 
-/* Blocks for so many lanes or parts, in whose shared memory the last launch sorts so many words: more threads where
- * sorting takes the most. */
-static hyp_cuda_grid topk_grid(const hyp_cuda_device *device, hyp_cuda_kernel kernel, int64_t total, int64_t words)
+/* Blocks for so many lanes or parts of so many elements, in whose shared memory the last launch sorts so many words:
+ * more threads where there is much of either. */
+static hyp_cuda_grid topk_grid(const hyp_cuda_device *device, hyp_cuda_kernel kernel, int64_t total, int64_t elements,
+                               int64_t words)
 {
-    enum { BLOCKS_PER_MULTIPROCESSOR = 8, MANY = 1024 };
+    enum { BLOCKS_PER_MULTIPROCESSOR = 8, MANY = 1024, LONG = 4096 };
     const int64_t most = (int64_t)device->multiprocessors * BLOCKS_PER_MULTIPROCESSOR;
     return (hyp_cuda_grid){.kernel = kernel,
                            .blocks = (uint32_t)(total < most ? total : most),
-                           .block_x = words > MANY ? 2 * HYP_CUDA_DIGITS : HYP_CUDA_DIGITS,
+                           .block_x = words > MANY || elements > LONG ? 2 * HYP_CUDA_DIGITS : HYP_CUDA_DIGITS,
                            .block_y = 1,
                            .shared_bytes = (HYP_CUDA_TOPK_COUNTS + (uint32_t)words) * (uint32_t)sizeof(uint64_t)};
 }
 
+/* Lanes that are short enough to be sorted whole, some by each block. */
+static hyp_status add_sorted(hyp_cuda_build *b, const HypPlan__Call *call, const hyp_along *s, hyp_cuda_order order,
+                             int64_t k)
+{
+    enum { THREADS = 256, LEAST = 4 };
+    const bool is_short = order.size <= sizeof(uint32_t);
+    const int64_t words = is_short ? 1 : 2, lanes = s->outer * s->inner;
+    hyp_cuda_topk args = {
+        .order = order, .inner = hyp_cuda_extent_of(s->inner), .axis = s->size, .total = lanes, .k = k, .padded = 1};
+    while (args.padded < s->size) args.padded *= 2;
+    hyp_cuda_grid grid = {.kernel = is_short ? HYP_CUDA_KERNEL_sort_short : HYP_CUDA_KERNEL_sort_long,
+                          .block_x = LEAST};
+    while (grid.block_x < THREADS && 2 * (int64_t)grid.block_x < args.padded) grid.block_x *= 2;
+    grid.block_y = THREADS / grid.block_x;
+    grid.blocks = hyp_cuda_blocks(b->session->model->device, lanes, grid.block_y);
+    grid.shared_bytes = (uint32_t)((size_t)(grid.block_y * args.padded * words) * sizeof(uint64_t));
+    const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_topk, x, hyp_plan_call_input(call, 0)),
+                                   HYP_CUDA_SLOT(hyp_cuda_topk, values, call->outputs[0] + 1),
+                                   HYP_CUDA_SLOT(hyp_cuda_topk, places, call->outputs[1] + 1)};
+    return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
+}
+
 hyp_status hyp_cuda_add_topk(hyp_cuda_build *b, const HypPlan__Call *call, const hyp_kernel_call *c)
 {
-    enum { LEAST = 2048, WANTED_PER_MULTIPROCESSOR = 8 }; /* LEAST: elements of a part */
+    enum { SHORT = 1024, LEAST = 2048, WANTED_PER_MULTIPROCESSOR = 8 }; /* LEAST: elements of a part */
     const hyp_cuda_device *device = b->session->model->device;
     const uint32_t x = hyp_plan_call_input(call, 0) - 1;
     const bool largest = c->attrs[2].i != 0, is_short = hyp_dtype_size(c->in[0].dtype) <= sizeof(uint32_t);
@@ -209,11 +234,14 @@ hyp_status hyp_cuda_add_topk(hyp_cuda_build *b, const HypPlan__Call *call, const
         return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED,
                         "the CUDA kernel for topk takes axes of up to %d elements, not %lld", INT32_MAX,
                         (long long)s.size);
+    if (words * s.size <= SHORT) return add_sorted(b, call, &s, order, k);
     while (padded < k) padded *= 2;
     const bool in_shared = words * padded <= HYP_CUDA_TOPK_TILE;
     const int64_t lanes = s.outer * s.inner, least = 4 * k > LEAST ? 4 * k : LEAST;
     const int64_t wanted = (int64_t)device->multiprocessors * WANTED_PER_MULTIPROCESSOR;
-    const int64_t parts = in_shared ? parts_of(wanted, lanes, 1, s.size / least) : 1;
+    /* What parts leave is not to be more than one of them has. */
+    const int64_t even = (int64_t)sqrt((double)s.size / (double)k), most = s.size / least;
+    const int64_t parts = in_shared ? parts_of(wanted, lanes, 1, most < even ? most : even) : 1;
     HYP_TRY(hyp_cuda_add_op(b, topk_run, sizeof(topk), &data));
     topk *p = data;
     *p = (topk){.x = x,
@@ -233,8 +261,8 @@ hyp_status hyp_cuda_add_topk(hyp_cuda_build *b, const HypPlan__Call *call, const
                                .to_list = parts > 1};
     p->second = take_parts(&p->first, lanes);
     const int64_t sorted = in_shared ? words * padded : HYP_CUDA_TOPK_TILE;
-    p->first_grid = topk_grid(device, kernel, p->first.total, parts > 1 ? 0 : sorted);
-    p->second_grid = topk_grid(device, kernel, lanes, sorted);
+    p->first_grid = topk_grid(device, kernel, p->first.total, p->first.terms, parts > 1 ? 0 : sorted);
+    p->second_grid = topk_grid(device, kernel, lanes, p->second.terms, sorted);
     const size_t number = (size_t)words * sizeof(uint64_t);
     if (parts > 1) HYP_TRY(hyp_cuda_want_room(b, (size_t)(p->first.total * k) * number));
     if (!in_shared) HYP_TRY(hyp_cuda_want_room(b, (size_t)(p->first_grid.blocks * padded) * number));
@@ -272,11 +300,10 @@ hyp_cuda_scans hyp_cuda_scans_of(const hyp_cuda_device *device, const hyp_along 
 {
     /* A thread has a lane of its own where neighbours are of other lanes, or where a lane is short; else a warp, or a
      * block. */
-    enum { THREADS = 256, WARP = 32, SHORT = 8, LONG = 1024, TILES = 2, MOST = 256 };
+    enum { THREADS = 256, WARP = 32, SHORT = 8, LONG = 1024, MOST = 1024 };
     const uint32_t team = s->inner > 1 || s->size <= SHORT ? 1 : s->size <= LONG ? WARP : THREADS;
-    const int64_t lanes = s->outer * s->inner, tile = (int64_t)team * HYP_CUDA_SCAN_EACH,
-                  most = s->size / (TILES * tile);
-    int64_t parts = parts_of(wanted_threads(device), lanes, team, most < MOST ? most : MOST);
+    const int64_t lanes = s->outer * s->inner, tile = (int64_t)team * HYP_CUDA_SCAN_EACH, most = s->size / tile;
+    int64_t parts = parts_of(2 * wanted_threads(device), lanes, team, most < MOST ? most : MOST);
     const int64_t terms = (int64_t)hyp_cuda_round_up((size_t)((s->size + parts - 1) / parts), (size_t)tile);
     parts = (s->size + terms - 1) / terms;
     return (hyp_cuda_scans){.args = {.lanes = hyp_cuda_extent_of(lanes),

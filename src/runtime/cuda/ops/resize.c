@@ -125,10 +125,10 @@ static hyp_cuda_kernel rows_kernel(const hyp_cuda_resize *stage)
 /* Blocks for tiles of columns, as wide as there are some, and so many for the rows of each that the device is full. */
 static void deal_rows(const hyp_cuda_device *device, hyp_cuda_resize *stage, hyp_cuda_grid *grid)
 {
-    enum { THREADS = 256, LEAST = 8, PER_MULTIPROCESSOR = 16 };
+    enum { THREADS = 256, LINE = 8, PER_MULTIPROCESSOR = 16 }; /* LINE: neighbours that are written at once, at least */
     stage->columns = stage->axis[1].line.out * stage->inner.size;
     stage->rows = stage->total / stage->columns;
-    grid->block_x = LEAST;
+    grid->block_x = stage->columns > LINE ? LINE : 1;
     while (grid->block_x < THREADS && (int64_t)grid->block_x * HYP_CUDA_RESIZE_EACH < stage->columns)
         grid->block_x *= 2;
     grid->block_y = THREADS / grid->block_x;
