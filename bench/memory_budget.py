@@ -1,4 +1,4 @@
-"""What a budget of scratch memory costs a training step: predicted, and measured on the CPU.
+"""What a budget of memory costs a training step: predicted, and measured on the CPU.
 
     python3 bench/memory_budget.py --bin build/release/bin [--threads 2] [--rounds 7] [--precision fp32] [--only gpt,conv]
 
@@ -29,21 +29,27 @@ def tool(args, *command):
     return subprocess.run([os.path.join(args.bin, command[0]), *command[1:]], capture_output=True, text=True)
 
 
+def fixed_bytes(about):
+    """What a run holds besides scratch memory: variables, and constants that steps read."""
+    constants = {t["tensor"]: t["bytes"] for s in about["steps"] for t in s["reads"] if t["place"] == "weight"}
+    return about["state_bytes"] + about["state_bytes_twice"] + sum(constants.values())
+
+
 def plans_of(args, folder, name):
     """Budgets and plans, the first without one."""
     model = os.path.join(folder, name + ".onnx")
     MODELS[name][0](model)
-    found, scratch = [], None
+    found, scratch, fixed = [], None, 0
     for tenths in range(10, 0, -1):
         plan = os.path.join(folder, f"{name}.{tenths}.bin")
-        budget = ("--memory-budget", str(scratch * tenths // 10)) if scratch else ()
+        budget = ("--memory-budget", str(fixed + scratch * tenths // 10)) if scratch else ()
         done = tool(args, "hypatiac", model, "-o", plan, "-q", "--train", "cross-entropy", "--precision", args.precision, "--verify",
                     "off", *MODELS[name][1], *budget)
         if done.returncode:
             print(done.stderr.strip())
             break
         about = json.loads(tool(args, "hypatia", "inspect", plan, "--json").stdout)
-        scratch = scratch or about["scratch_bytes"]
+        scratch, fixed = scratch or about["scratch_bytes"], fixed_bytes(about)
         found.append((plan, about))
     return found
 

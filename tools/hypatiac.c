@@ -101,7 +101,7 @@ static const cli_option options[] = {
     [OPT_FOLD_BYTES] = {"max-fold-bytes", 0, "N", "constants computed before the plan runs: bytes (16 x the model's)"},
     IMPORT_ROWS(OPT_IMPORT),
     TRAIN_ROWS(OPT_TRAIN),
-    [OPT_MEMORY_BUDGET] = {"memory-budget", 0, "BYTES", "of scratch memory: 512M, 2G; values are computed again instead of kept"},
+    [OPT_MEMORY_BUDGET] = {"memory-budget", 0, "BYTES", "of memory of a run: 512M, 2G; values are computed again instead of kept"},
     [OPT_RECOMPUTE] = {"recompute", 0, "PATTERN", "for --train: nodes whose values are computed again, not kept: '/h.*/mlp/*'"},
     [OPT_FOLD_FLOPS] = {"max-fold-flops", 0, "N", "constants computed before the plan runs: multiplications (2^34)"},
     [OPT_MAX_SECONDS] = {"max-seconds", 0, "S", "write the best plan found until then; Ctrl-C does the same"},

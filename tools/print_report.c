@@ -43,6 +43,8 @@ static void add_memory(cli_list *lines, const hyp_compile_report *report)
                  report->plan_seconds * 1e6);
     else
         add_line(lines, "scratch memory: %zu bytes", report->scratch_bytes);
+    if (report->variable_bytes)
+        add_line(lines, "memory of a run: %zu bytes, %zu of them variables", report->memory_bytes, report->variable_bytes);
 }
 
 /* "rules used: matmul-linear 4x, linear-bias 4x" */

@@ -234,9 +234,11 @@ typedef struct hyp_compile_options {
      * would name. Not with `updatable` nor "fp8"; with "bf16" and "fp16" the model is computed in 16 bits, the loss, the
      * parameters and the update in 32. Such a plan keeps no golden runs. */
     const hyp_train_options *train;
-    /* Bytes of scratch memory that the plan takes at most, for the sizes that symbolic dims are counted as: values that it would
-     * keep until they are read long after, as the backward pass of a training step reads those of the forward pass, are computed
-     * again, where that gives most bytes for the time by the cost model. Results keep their bits wherever the same kernels
+    /* Bytes that a run of the plan holds at most, for the sizes that symbolic dims are counted as: constants, variables, scratch
+     * memory, and on a GPU the workspace of cuBLASLt. What is the caller's (inputs and outputs) does not count, nor what a device's
+     * kernels have besides (hyp_context_memory_needed is exact): docs/training.md, "Less memory". Values that it
+     * would keep until they are read long after, as the backward pass of a training step reads those of the forward pass, are
+     * computed again, where that gives most bytes for the time by the cost model. Results keep their bits wherever the same kernels
      * compute the same again. 0 = as many as it takes.
      * HYP_ERR_INVALID_ARGUMENT where no such plan is found: the message has the least that was, and what it would cost. */
     size_t memory_budget;
@@ -325,6 +327,8 @@ typedef struct hyp_compile_report {
     const double *step_seconds; /* what each step of the plan is predicted to take; NULL without a plan */
     const char *run; /* JSON, described by docs/report.md: what a record cannot have, for it depends on the machine: how long
                         rewriting took, by iteration and rule, and what verification found. "": no record was kept */
+    /* What `memory_budget` bounds, and how much of it variables take; 0 where no sizes are known. */
+    size_t memory_bytes, variable_bytes;
 } hyp_compile_report;
 HYP_API void hyp_compile_report_destroy(hyp_compile_report *report); /* NULL-safe */
 

@@ -153,7 +153,7 @@ def compile(
     :param max_seconds: ends the search for a better plan; 0: no limit.
     :param max_iterations: of the e-graph; 0: the default.
     :param max_nodes: of the e-graph; 0: the default.
-    :param memory_budget: bytes of scratch memory that the plan takes at most; 0: as many as it takes.
+    :param memory_budget: bytes that a run of the plan holds at most; 0: as many as it takes.
     :param loop_limit: trips at most of loops of which only the data tell how many they make; 0: 1024 where something is
         collected of every trip, else any number.
     :param write_loops: write loops out that the data end, for all trips that they may make, also for a CPU, which else

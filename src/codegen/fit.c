@@ -65,6 +65,20 @@ bool hyp_can_compute_again(const hyp_node *node)
 
 /* ---- what plans take ------------------------------------------------------------------------------------ */
 
+/* Sums that are beyond any size stay at the largest. */
+static size_t sum_of(size_t a, size_t b) { return a < SIZE_MAX - b ? a + b : SIZE_MAX; }
+
+static hyp_status add_up(const HypPlan__Program *p, hyp_footprint *out, hyp_diag *diag)
+{
+    const hyp_target *target = hyp_target_find(p->target);
+    size_t constants, twice, state = hyp_plan_state_bytes(p, &twice);
+    HYP_TRY(hyp_plan_constant_bytes(p, &constants, diag));
+    out->variable_bytes = sum_of(state, twice);
+    out->bytes = sum_of(sum_of(constants, out->variable_bytes), out->scratch_bytes);
+    if (target) out->bytes = sum_of(out->bytes, target->workspace_bytes);
+    return HYP_OK;
+}
+
 hyp_status hyp_footprint_of(const HypPlan__Program *p, hyp_footprint *out, hyp_diag *diag)
 {
     if (p->n_typical_sizes != p->n_symbols)
@@ -76,6 +90,7 @@ hyp_status hyp_footprint_of(const HypPlan__Program *p, hyp_footprint *out, hyp_d
     out->seconds = hyp_plan_predicted(p);
     hyp_status status = hyp_plan_eval_dims(p, symbols, values, diag);
     if (status == HYP_OK) status = hyp_plan_scratch_bytes(p, values, &out->scratch_bytes, diag);
+    if (status == HYP_OK) status = add_up(p, out, diag);
     hyp_free(symbols);
     return status;
 }
@@ -386,7 +401,7 @@ static hyp_status measure(const fit *f, const hyp_graph *g, size_t *out_bytes)
 {
     hyp_footprint found;
     HYP_TRY(find_footprint(g, f->options, false, &found, f->diag));
-    *out_bytes = found.scratch_bytes;
+    *out_bytes = found.bytes;
     return HYP_OK;
 }
 
@@ -452,16 +467,16 @@ static hyp_status refuse(const fit *f, const hyp_graph *in)
     hyp_footprint kept, least;
     HYP_TRY(hyp_codegen_footprint(in, f->options, &kept, f->diag));
     HYP_TRY(hyp_codegen_footprint(&f->best, f->options, &least, f->diag));
-    if (least.scratch_bytes >= kept.scratch_bytes)
+    if (least.bytes >= kept.bytes)
         return hyp_fail(f->diag, HYP_ERR_INVALID_ARGUMENT,
-                        "the plan takes %zu bytes of scratch memory, and --memory-budget gives it %zu; there is nothing to "
-                        "compute again that would make it less: give it more, or the model smaller inputs",
-                        kept.scratch_bytes, f->budget);
+                        "the plan takes %zu bytes of memory, %zu of them scratch memory, and --memory-budget gives it %zu; there "
+                        "is nothing to compute again that would make it less: give it more, or the model smaller inputs",
+                        kept.bytes, kept.scratch_bytes, f->budget);
     return hyp_fail(f->diag, HYP_ERR_INVALID_ARGUMENT,
-                    "the plan takes %zu bytes of scratch memory, and --memory-budget gives it %zu; computing values again, %zu "
-                    "is the least that was found, with %.4g us for a run instead of %.4g us: give it as much, or the model "
-                    "smaller inputs",
-                    kept.scratch_bytes, f->budget, least.scratch_bytes, least.seconds * 1e6, kept.seconds * 1e6);
+                    "the plan takes %zu bytes of memory, %zu of them scratch memory, and --memory-budget gives it %zu; computing "
+                    "values again, %zu is the least that was found, with %.4g us for a run instead of %.4g us: give it as much, "
+                    "or the model smaller inputs",
+                    kept.bytes, kept.scratch_bytes, f->budget, least.bytes, least.seconds * 1e6, kept.seconds * 1e6);
 }
 
 static hyp_status find_fit(fit *f, const hyp_graph *in)

@@ -1,4 +1,4 @@
-/* memory.h - plans that take less scratch memory, because values are computed again instead of kept.
+/* memory.h - plans that take less memory, because values are computed again instead of kept.
  *
  * Nodes of a graph are there twice then: those behind a step read the second one, which is a node like any other, so
  * that everything from lowering to verification knows nothing of it. Extraction comes before, for equal nodes are one
@@ -23,15 +23,16 @@ bool hyp_can_compute_again(const hyp_node *node);
 
 /* What the plan of a graph takes, for the sizes that predictions are for. */
 typedef struct hyp_footprint {
-    size_t scratch_bytes;
-    double seconds; /* predicted, of a run */
+    size_t bytes; /* all that a run holds: constants that steps read, variables, scratch memory, the target's workspace */
+    size_t scratch_bytes, variable_bytes; /* of these */
+    double seconds;                       /* predicted, of a run */
 } hyp_footprint;
 HYP_NODISCARD hyp_status hyp_codegen_footprint(const hyp_graph *graph, const hyp_codegen_options *options,
                                                hyp_footprint *out, hyp_diag *diag);
 /* Of a program that was lowered; HYP_ERR_INVALID_ARGUMENT where no typical sizes are known. */
 HYP_NODISCARD hyp_status hyp_footprint_of(const HypPlan__Program *program, hyp_footprint *out, hyp_diag *diag);
 
-/* Makes a graph whose plan takes at most `budget` bytes of scratch memory, for the sizes that predictions are for, by
+/* Makes a graph whose plan takes at most `budget` bytes in all (hyp_footprint), for the sizes that predictions are for, by
  * computing values again where they are read long after: *out, initialised on success, of the same inputs and outputs.
  * Of values that stand where most memory is taken, those are not kept of which the fewest predicted seconds give the
  * most bytes, until it fits (the greedy choice of Kirisame et al. 2021, DTR, with what is known of a whole graph:

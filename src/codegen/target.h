@@ -17,6 +17,7 @@ typedef struct hyp_target {
     struct hyp_target_machine {
         const char *name, *profile;
     } machines[HYP_TARGET_MACHINES];
+    size_t workspace_bytes; /* that a context has for its library, whatever it runs */
     uint32_t streams; /* on which its steps may run side by side, for predictions; 1: one after the other */
     /* It multiplies matrices of integers. */
     bool multiplies_integers;

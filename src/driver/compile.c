@@ -414,7 +414,11 @@ static void tell_footprint(const compilation *c, hyp_compile_report *report)
 {
     const HypPlan__Program *p = c->lowered.program;
     hyp_footprint found = {0};
-    if (hyp_footprint_of(p, &found, NULL) == HYP_OK) report->scratch_bytes = found.scratch_bytes;
+    if (hyp_footprint_of(p, &found, NULL) == HYP_OK) {
+        report->scratch_bytes = found.scratch_bytes;
+        report->memory_bytes = found.bytes;
+        report->variable_bytes = found.variable_bytes;
+    }
     report->recomputed = hyp_plan_recomputed(p);
     report->kept_bytes = (size_t)p->kept_bytes;
     report->kept_seconds = p->kept_seconds;

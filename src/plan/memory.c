@@ -42,6 +42,30 @@ hyp_status hyp_plan_scratch_bytes(const HypPlan__Program *program, const int64_t
     return status;
 }
 
+hyp_status hyp_plan_constant_bytes(const HypPlan__Program *p, size_t *out, hyp_diag *diag)
+{
+    HYP_VEC(uint32_t) reads = {0};
+    bool *counted = hyp_calloc(p->n_tensors + 1, sizeof *counted);
+    hyp_status status = counted ? HYP_OK : hyp_fail_memory(diag, p->n_tensors);
+    *out = 0;
+    for (size_t s = 0; s < p->n_steps && status == HYP_OK; s++) {
+        size_t count = hyp_plan_step_reads(p->steps[s], NULL, 0);
+        status = hyp_vec_reserve(&reads, count + 1, diag);
+        if (status != HYP_OK) break;
+        hyp_plan_step_reads(p->steps[s], reads.data, count);
+        for (size_t i = 0; i < count; i++) {
+            uint32_t root = hyp_plan_root(p, reads.data[i]);
+            const HypPlan__Tensor *t = p->tensors[root];
+            if (counted[root] || t->place != HYP_PLAN__PLACE__PLACE_WEIGHT) continue;
+            counted[root] = true;
+            *out += (size_t)t->bytes;
+        }
+    }
+    hyp_vec_free(&reads);
+    hyp_free(counted);
+    return status;
+}
+
 size_t hyp_plan_recomputed(const HypPlan__Program *program)
 {
     size_t count = 0;

@@ -139,6 +139,9 @@ HYP_NODISCARD hyp_status hyp_plan_elements(const HypPlan__Program *program, uint
 #define HYP_PLAN_RECOMPUTE "recompute"
 size_t hyp_plan_recomputed(const HypPlan__Program *program); /* such steps */
 
+/* Bytes of the constants that steps read; what variables begin with is not among them. HYP_ERR_NO_MEMORY. */
+HYP_NODISCARD hyp_status hyp_plan_constant_bytes(const HypPlan__Program *program, size_t *out, hyp_diag *diag);
+
 /* ---- scratch memory --------------------------------------------------------------------------------- */
 
 enum { HYP_PLAN_SLOT_ALIGN = 256 }; /* where a GPU's tensors begin: at multiples of it */

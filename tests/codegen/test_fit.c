@@ -169,13 +169,17 @@ static void same_bits(const hyp_graph *kept, const hyp_graph *again, uint64_t se
 
 /* ---- tests --------------------------------------------------------------------------------------------- */
 
+/* A budget that leaves so much of it for scratch memory. */
+static size_t budget_for(hyp_footprint kept, size_t scratch) { return kept.bytes - kept.scratch_bytes + scratch; }
+
 /* Fits a graph into budgets that shrink: what fits is as it should be, what does not is refused with figures. Returns
  * how many fitted. */
 static size_t shrink(const hyp_graph *g, const hyp_codegen_options *options, uint64_t seed)
 {
     hyp_footprint kept = footprint_of(g, options);
     size_t fitted = 0;
-    for (size_t budget = kept.scratch_bytes; budget >= kept.scratch_bytes / 5 && budget > 256; budget -= budget / 6 + 1) {
+    for (size_t scratch = kept.scratch_bytes; scratch >= kept.scratch_bytes / 5 && scratch > 256; scratch -= scratch / 6 + 1) {
+        size_t budget = budget_for(kept, scratch);
         hyp_graph out;
         hyp_diag diag = {0};
         hyp_status status = hyp_codegen_fit(g, options, budget, &out, &diag);
@@ -188,8 +192,8 @@ static size_t shrink(const hyp_graph *g, const hyp_codegen_options *options, uin
         }
         if (hyp_graph_verify(&out, &diag) != HYP_OK) fail_msg("seed %llu: %s", (unsigned long long)seed, diag.message);
         hyp_footprint found = footprint_of(&out, options);
-        assert_in_range(found.scratch_bytes, 0, budget);
-        if (budget == kept.scratch_bytes) assert_int_equal(count_again(&out), 0);
+        assert_in_range(found.bytes, found.scratch_bytes, budget);
+        if (budget == kept.bytes) assert_int_equal(count_again(&out), 0);
         if (count_again(&out)) same_bits(g, &out, seed), fitted++;
         hyp_graph_dispose(&out);
     }
@@ -271,7 +275,7 @@ static void contexts_take_less(void **state)
         passes(&g, seed, "f32", true);
         hyp_footprint kept = footprint_of(&g, &options);
         size_t budget = kept.scratch_bytes / 4 * 3;
-        if (hyp_codegen_fit(&g, &options, budget, &out, &diag) == HYP_OK) {
+        if (hyp_codegen_fit(&g, &options, budget_for(kept, budget), &out, &diag) == HYP_OK) {
             for (size_t d = 0; d < 2; d++) {
                 size_t scratch, all, before = needed(&g, devices[d], &all), after = needed(&out, devices[d], &scratch);
                 size_t saved = kept.scratch_bytes - footprint_of(&out, &options).scratch_bytes;
@@ -298,7 +302,7 @@ static void skips_are_computed_again_where_nothing_is_trained(void **state)
               "(output \"y\" %5))");
     hyp_footprint kept = footprint_of(&g, &options);
     /* The order of the steps has left nothing standing: %a and %b wait for their readers. */
-    assert_int_not_equal(hyp_codegen_fit(&g, &options, kept.scratch_bytes - 1, &out, &diag), HYP_OK);
+    assert_int_not_equal(hyp_codegen_fit(&g, &options, kept.bytes - 1, &out, &diag), HYP_OK);
     assert_non_null(strstr(diag.message, "nothing to compute again"));
     dispose(&g);
     /* What is read early and late cannot wait for anybody. */
@@ -306,7 +310,7 @@ static void skips_are_computed_again_where_nothing_is_trained(void **state)
               "(%1 (matmul %b %a)) (%2 (matmul %1 %w)) (%3 (softmax %2)) (%4 (matmul %3 %a)) (%5 (matmul %4 %b))"
               "(output \"y\" %5))");
     kept = footprint_of(&g, &options);
-    if (hyp_codegen_fit(&g, &options, kept.scratch_bytes - 1, &out, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    if (hyp_codegen_fit(&g, &options, kept.bytes - 1, &out, &diag) != HYP_OK) fail_msg("%s", diag.message);
     assert_true(count_again(&out) > 0);
     hyp_graph_dispose(&out);
     dispose(&g);
@@ -321,8 +325,9 @@ static void what_all_processes_do_together_is_done_once(void **state)
     parse(&g, "(graph \"\" (input %x (f32 64 64)) (input %w (f32 64 64)) (%s (softmax %x)) (%a (all-reduce %s))"
               "(%b (softmax :axis 0 %a)) (%1 (matmul %b %a)) (%2 (matmul %1 %w)) (%3 (softmax %2)) (%4 (matmul %3 %a))"
               "(%5 (matmul %4 %b)) (output \"y\" %5))");
-    for (size_t budget = footprint_of(&g, &options).scratch_bytes; budget > 4096; budget -= 4096)
-        if (hyp_codegen_fit(&g, &options, budget, &out, &diag) == HYP_OK) {
+    const hyp_footprint kept = footprint_of(&g, &options);
+    for (size_t budget = kept.scratch_bytes; budget > 4096; budget -= 4096)
+        if (hyp_codegen_fit(&g, &options, budget_for(kept, budget), &out, &diag) == HYP_OK) {
             assert_int_equal(count_op(&out, HYP_OP_all_reduce), 1);
             hyp_graph_dispose(&out);
         }
@@ -359,7 +364,8 @@ static void the_same_graph_gives_the_same_one(void **state)
         hyp_graph g, out;
         hyp_diag diag = {0};
         passes(&g, 3, "f32", false);
-        if (hyp_codegen_fit(&g, &options, footprint_of(&g, &options).scratch_bytes / 4 * 3, &out, &diag) != HYP_OK)
+        const hyp_footprint kept = footprint_of(&g, &options);
+        if (hyp_codegen_fit(&g, &options, budget_for(kept, kept.scratch_bytes / 4 * 3), &out, &diag) != HYP_OK)
             fail_msg("%s", diag.message);
         assert_int_equal(hyp_graph_print(&text[i], &out, 256, &diag), HYP_OK);
         hyp_graph_dispose(&out);
@@ -376,7 +382,8 @@ static void memory_may_run_out(void **state)
     hyp_graph g, out;
     const hyp_codegen_options options = options_for("cpu");
     passes(&g, 3, "f32", false);
-    size_t budget = footprint_of(&g, &options).scratch_bytes / 4 * 3;
+    const hyp_footprint kept = footprint_of(&g, &options);
+    size_t budget = budget_for(kept, kept.scratch_bytes / 4 * 3);
     hyp_status status = HYP_ERR_NO_MEMORY;
     for (size_t n = 1; status == HYP_ERR_NO_MEMORY; n += 1 + n / 16) {
         hyp_diag diag = {0};

@@ -63,19 +63,33 @@ def same_bits(what, a, b):
         want(f"{what}: bits of {name}", a[name].tobytes() == b[name].tobytes(), np.abs(a[name] - b[name]).max())
 
 
+WHOLE = r"memory of a run: (\d+) bytes, (\d+) of them variables"
+
+
+def check_whole(what, done, plan, workspace=0):
+    """What is told of all memory is what the plan has in it, and what a context holds. Returns what is no scratch memory."""
+    told = numbers(done.stdout, WHOLE)
+    state = sum(v["bytes"] for v in plan["variables"]) + plan["state_bytes_twice"]
+    constants = {t["tensor"]: t["bytes"] for s in plan["steps"] for t in s["reads"] if t["place"] == "weight"}
+    fixed = state + sum(constants.values()) + workspace
+    want(f"{what}: all memory is told", told == [fixed + plan["scratch_bytes"], state], (told, fixed, plan["scratch_bytes"], state))
+    return fixed
+
+
 def check_budgets(model, feeds, *options):
-    """Budgets that shrink by a sixth each, until the compiler gives up."""
+    """Budgets that leave scratch memory a sixth less each, until the compiler gives up."""
     kept = compile_step(model, "kept.bin", "--gradients", *options)
     want(f"{model} compiles", kept.returncode == 0, kept.stderr)
     scratch = described("kept.bin")["scratch_bytes"]
-    reference, fitted, seconds, budget = outputs("kept.bin", feeds), 0, 0, scratch
+    fixed = check_whole(model, kept, described("kept.bin"))
+    reference, fitted, seconds, budget = outputs("kept.bin", feeds), 0, 0, fixed + scratch
     while True:
-        budget = budget * 5 // 6
+        budget = fixed + (budget - fixed) * 5 // 6
         done = compile_step(model, "less.bin", "--gradients", "--verify", "strict", "--memory-budget", str(budget), *options)
         if done.returncode:
             break
         told, plan = numbers(done.stdout, LESS), described("less.bin")
-        want(f"{model}: the budget is kept", plan["scratch_bytes"] <= budget, (plan["scratch_bytes"], budget))
+        want(f"{model}: the budget is kept", check_whole(model, done, plan) + plan["scratch_bytes"] <= budget, (plan["scratch_bytes"], budget))
         want(f"{model}: what is told is the plan's", told[:3] == [scratch, plan["scratch_bytes"], plan["recomputed"]], told)
         want(f"{model}: so is what it was", [plan["kept_bytes"], round(plan["kept_seconds"] * 1e6, 2)] == [scratch, told[3]], told)
         want(f"{model}: steps say so", sum("recompute" in s["rules"] for s in plan["steps"]) == told[2] > 0, told)
@@ -84,13 +98,13 @@ def check_budgets(model, feeds, *options):
         same_bits(f"{model} in {budget} bytes", reference, outputs("less.bin", feeds))
         seconds, fitted = told[4], fitted + 1
     want(f"{model}: what is too small is refused as what does not fit the model", done.returncode == 2, done.returncode)
-    told = numbers(done.stderr, r"takes (\d+) bytes of scratch memory, and --memory-budget gives it (\d+).* (\d+) is the least")
+    told = numbers(done.stderr, r"takes (\d+) bytes of memory, (\d+) of them scratch memory, and --memory-budget gives it (\d+).* (\d+) is the least")
     if told:
-        want(f"{model}: with the budget", told[:2] == [scratch, budget], told)
-        again = compile_step(model, "least.bin", "--gradients", "--memory-budget", str(int(told[2])), *options)
+        want(f"{model}: with the budget", told[:3] == [fixed + scratch, scratch, budget], told)
+        again = compile_step(model, "least.bin", "--gradients", "--memory-budget", str(int(told[3])), *options)
         want(f"{model}: the least that is told is possible", again.returncode == 0, again.stderr)
     want(f"{model}: two thirds of it are enough", fitted >= 2, fitted)
-    enough = compile_step(model, "enough.bin", "--gradients", "--memory-budget", str(scratch), *options)
+    enough = compile_step(model, "enough.bin", "--gradients", "--memory-budget", str(fixed + scratch), *options)
     want(f"{model}: nothing is computed again where there is room", f"scratch memory: {scratch} bytes\n" in enough.stdout, enough.stdout)
     same = [{k: v for k, v in described(p).items() if k not in ("plan", "flags", "file_bytes")} for p in ("kept.bin", "enough.bin")]
     want(f"{model}: and the plan is the same", same[0] == same[1])
@@ -117,7 +131,8 @@ def check_recompute(feeds, reference):
     want("--recompute of a step for several GPUs", shared.returncode == 0, shared.stderr)
     told = numbers(shared.stdout, LESS)
     want("takes less memory", told and told[1] < told[0], told)
-    both = compile_step("gpt.onnx", "both.bin", "--recompute", "/h.*/mlp/*", "--memory-budget", f"{plan['scratch_bytes'] * 0.8 / 1024:.0f}K", *options)
+    budget = check_whole("--recompute", done, plan) + plan["scratch_bytes"] * 0.8
+    both = compile_step("gpt.onnx", "both.bin", "--recompute", "/h.*/mlp/*", "--memory-budget", f"{budget / 1024:.0f}K", *options)
     want("with a budget, too", both.returncode == 0, both.stderr)
     same_bits("both", reference, outputs("both.bin", feeds))
     node = next(s for step in again for s in step["sources"] if s.startswith("/h.1/mlp/"))
@@ -147,6 +162,10 @@ def main():
     check_budgets("gpt.onnx", words, "--frozen", "mask", "--precision", "bf16")
     check_budgets("conv.onnx", images)
     check_recompute(words, reference)
+    adamw = compile_step("conv.onnx", "adamw.bin", "--target", "cuda", "--verify", "off")
+    plan = described("adamw.bin")
+    check_whole("an update on a GPU", adamw, plan, 32 << 20) # cuBLASLt's workspace
+    want("an update has variables of its optimizer", len(plan["variables"]) > len([v for v in plan["variables"] if ":" not in v["name"]]))
     check_refusals()
     print("FAILED" if failures else "ok")
     sys.exit(failures > 0)
