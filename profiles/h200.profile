@@ -2,6 +2,8 @@
 (profile h200
   (launch-seconds 9.15e-07)       ; a small kernel alone
   (next-launch-seconds 8.97e-07)
+  (hop-seconds 7e-7)              ; going on on another stream
+  (crowding 0.12)                 ; the share of short kernels that are no products
   (bytes-per-second 3.956e+12)
   (cache-bytes 50e6)               ; L2
   (cache-bytes-per-second 4.714e+12)
@@ -31,6 +33,38 @@
   (mlp-in-one-kernel false)
   (depthwise-ends-in-acts true)
   (one-tap-convs-as-layers true)
+
+  ; of an H100
+  (share conv 196 256 256 9 1 bf16 0.328)
+  (share conv 196 256 256 9 1 f16 0.328)
+  (share conv 196 256 256 9 1 f32 0.285)
+  (share conv 3136 64 64 9 1 bf16 0.324)
+  (share conv 3136 64 64 9 1 f16 0.324)
+  (share conv 3136 64 64 9 1 f32 0.497)
+  (share conv 784 128 128 9 1 bf16 0.212)
+  (share conv 784 128 128 9 1 f16 0.212)
+  (share conv 784 128 128 9 1 f32 0.415)
+  (share linear 1 2048 1024 bf16 0.8)
+  (share linear 1 2048 1024 f16 0.8)
+  (share linear 1 2048 1024 f32 0.75)
+  (share linear 1024 1024 1024 bf16 0.903)
+  (share linear 1024 1024 1024 f16 0.903)
+  (share linear 1024 1024 1024 f32 0.740)
+  (share linear 64 1024 1024 bf16 0.441)
+  (share linear 64 1024 1024 f16 0.441)
+  (share linear 64 1024 1024 f32 0.688)
+  (share linear 64 2048 2048 bf16 1.008)
+  (share linear 64 2048 2048 f16 1.008)
+  (share linear 64 2048 2048 f32 0.747)
+  (share linear 64 256 256 bf16 0.115)
+  (share linear 64 256 256 f16 0.115)
+  (share linear 64 256 256 f32 0.091)
+  (share linear 64 512 512 bf16 0.639)
+  (share linear 64 512 512 f16 0.639)
+  (share linear 64 512 512 f32 0.300)
+  (share matmul 16 64 64 64 bf16 0.663)
+  (share matmul 16 64 64 64 f16 0.663)
+  (share matmul 16 64 64 64 f32 0.096)
 
   ; by hypatiac --calibrate --target cuda; and, by a chain of kernels in one CUDA graph, further linears and products, and the
   ; convolutions in 16 bits that have groups or lie between such of many channels

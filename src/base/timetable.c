@@ -5,13 +5,8 @@
 #include <string.h>
 
 enum { BITS = 64 };
-/* What it costs to go on on another stream: the kernel begins when the one before it has ended, not before. */
-static const double hop_seconds = 1.5e-6;
-/* Of a task's seconds, in which it leaves the device to others: a kernel is launched, fills the device and empties it.
- */
-static const double idle_seconds = 1e-6;
-/* Of n tasks at once each takes n^crowding times as long. */
-static const double crowding = 0.65;
+/* Of the time that tasks take as they are listed, where another order is taken. */
+#define ORDER_MUST_GAIN 0.99
 
 const uint32_t hyp_stream_ways[HYP_STREAM_WAYS] = {1, 2, HYP_USUAL_STREAMS};
 
@@ -25,7 +20,9 @@ typedef struct node {
 typedef struct scheduler {
     hyp_task *tasks;
     uint32_t count;
+    double hop_seconds;
     node *nodes;
+    uint32_t *longest; /* tasks, those with the longest way to the end first */
     uint64_t *reach;  /* by task: a bit for every one that it waits for, through others, too */
     uint64_t *listed; /* a bit for every one that the task at hand is said to wait for */
     size_t words;     /* of a task */
@@ -104,7 +101,7 @@ static uint32_t choose_branch(const scheduler *s, uint32_t task, const uint32_t 
         bool follows = false;
         for (uint32_t i = 0; i < n->before_count; i++) {
             uint32_t earlier = s->before.data[n->first_before + i];
-            double there = s->nodes[earlier].ends + (s->tasks[earlier].branch == branch ? 0 : hop_seconds);
+            double there = s->nodes[earlier].ends + (s->tasks[earlier].branch == branch ? 0 : s->hop_seconds);
             if (there > begins) begins = there;
             follows = follows || newest[branch] == earlier + 1;
         }
@@ -194,7 +191,7 @@ static double find_next(player *p, uint32_t stream, uint32_t *out_task)
     double begins = 0;
     for (uint32_t i = 0; i < n->before_count; i++) {
         uint32_t earlier = s->before.data[n->first_before + i];
-        begins = fmax(begins, s->nodes[earlier].ends + (s->tasks[earlier].branch == stream ? 0 : hop_seconds));
+        begins = fmax(begins, s->nodes[earlier].ends + (s->tasks[earlier].branch == stream ? 0 : s->hop_seconds));
     }
     return begins;
 }
@@ -218,32 +215,37 @@ static double begin(player *p)
     return soon;
 }
 
-/* How many times as long as alone the tasks take that run now. */
-static double find_slowdown(const player *p)
+/* What runs now, by stream, takes so many times as long as alone. */
+static void find_slowdowns(const player *p, double out[HYP_STREAMS])
 {
-    double busy = 0, full = 0;
-    for (uint32_t stream = 0; stream < p->schedule->branches; stream++) {
-        const hyp_task *t = p->now[stream] ? &p->s->tasks[p->now[stream] - 1] : NULL;
-        if (!t || !(t->seconds > 0)) continue;
-        busy += fmax(0, 1 - idle_seconds / t->seconds);
-        full += t->full / t->seconds;
-    }
-    return fmax(full, busy > 1 ? pow(busy, crowding) : 1);
+    double all = 0;
+    for (uint32_t stream = 0; stream < p->schedule->branches; stream++)
+        if (p->now[stream]) all += p->s->tasks[p->now[stream] - 1].share;
+    for (uint32_t stream = 0; stream < p->schedule->branches; stream++)
+        out[stream] = p->now[stream] ? fmax(1, 1 + all - p->s->tasks[p->now[stream] - 1].share) : 1;
 }
 
 /* Goes on until a task ends or `soon`. */
 static void advance(player *p, double soon, node *nodes)
 {
-    double slowdown = find_slowdown(p), least = INFINITY;
-    for (uint32_t stream = 0; stream < p->schedule->branches; stream++)
-        if (p->now[stream]) least = fmin(least, p->left[stream]);
-    bool ends = p->clock + least * slowdown <= soon;
-    double done = ends ? least : (soon - p->clock) / slowdown;
-    p->clock = ends ? p->clock + least * slowdown : soon;
+    double slowdowns[HYP_STREAMS], least = INFINITY;
+    uint32_t first = HYP_STREAMS; /* to end */
+    find_slowdowns(p, slowdowns);
+    for (uint32_t stream = 0; stream < p->schedule->branches; stream++) {
+        double ends = p->now[stream] ? p->left[stream] * slowdowns[stream] : INFINITY;
+        if (ends >= least) continue;
+        least = ends;
+        first = stream;
+    }
+    if (p->clock + least > soon) {
+        least = soon - p->clock;
+        first = HYP_STREAMS;
+    }
+    p->clock = first == HYP_STREAMS ? soon : p->clock + least;
     for (uint32_t stream = 0; stream < p->schedule->branches; stream++) {
         if (!p->now[stream]) continue;
-        p->left[stream] = fmax(0, p->left[stream] - done);
-        if (!ends || p->left[stream] > 0) continue;
+        p->left[stream] = stream == first ? 0 : fmax(0, p->left[stream] - least / slowdowns[stream]);
+        if (p->left[stream] > 0) continue;
         nodes[p->now[stream] - 1].ends = p->clock;
         p->now[stream] = 0;
     }
@@ -265,25 +267,40 @@ static double play(scheduler *s, const hyp_timetable *schedule)
 
 /* ---- all of it -------------------------------------------------------------------------------------------------- */
 
-static hyp_status find_order(scheduler *s, uint32_t *order)
+static hyp_status find_order(scheduler *s)
 {
     s->words = s->count / BITS + 1;
     s->nodes = hyp_arena_zalloc(&s->arena, s->count + 1, sizeof *s->nodes);
     s->reach = hyp_arena_zalloc(&s->arena, (size_t)s->count + 2, s->words * sizeof *s->reach);
-    if (!s->nodes || !s->reach)
+    s->longest = hyp_arena_zalloc(&s->arena, s->count + 1, sizeof *s->longest);
+    if (!s->nodes || !s->reach || !s->longest)
         return hyp_fail_memory(s->diag, s->count * (sizeof *s->nodes + s->words * sizeof *s->reach));
     s->listed = s->reach + ((size_t)s->count + 1) * s->words;
     for (uint32_t t = 0; t < s->count; t++) HYP_TRY(find_before(s, t));
     find_ways(s);
-    sort(s, order);
+    sort(s, s->longest);
     return HYP_OK;
 }
 
-static void make(scheduler *s, uint32_t streams, hyp_timetable *out)
+static void make_by(scheduler *s, bool longest_first, uint32_t streams, hyp_timetable *out)
 {
     *out = (hyp_timetable){.order = out->order};
+    for (uint32_t i = 0; i < s->count; i++) out->order[i] = longest_first ? s->longest[i] : i;
     put_on_streams(s, streams, out);
     out->seconds = play(s, out);
+}
+
+/* As the tasks are listed, unless the other order is predicted to be better: chains that are listed one after the other
+ * then stay so, and are not all at their large tasks at once. */
+static void make(scheduler *s, uint32_t streams, hyp_timetable *out)
+{
+    double longest = INFINITY;
+    if (streams > 1) {
+        make_by(s, true, streams, out);
+        longest = out->seconds;
+    }
+    make_by(s, false, streams, out);
+    if (longest < out->seconds * ORDER_MUST_GAIN) make_by(s, true, streams, out);
 }
 
 static void dispose(scheduler *s)
@@ -292,10 +309,11 @@ static void dispose(scheduler *s)
     hyp_arena_dispose(&s->arena);
 }
 
-hyp_status hyp_timetable_make(hyp_task *tasks, uint32_t count, uint32_t streams, hyp_timetable *out, hyp_diag *diag)
+hyp_status hyp_timetable_make(hyp_task *tasks, uint32_t count, uint32_t streams, double hop_seconds, hyp_timetable *out,
+                              hyp_diag *diag)
 {
-    scheduler s = {.tasks = tasks, .count = count, .diag = diag};
-    hyp_status status = find_order(&s, out->order);
+    scheduler s = {.tasks = tasks, .count = count, .hop_seconds = hop_seconds, .diag = diag};
+    hyp_status status = find_order(&s);
     if (status == HYP_OK) make(&s, streams, out);
     dispose(&s);
     return status;
@@ -306,22 +324,21 @@ static hyp_status predict(scheduler *s, uint32_t streams, double *out_seconds, u
     hyp_timetable schedule = {.order = hyp_arena_zalloc(&s->arena, s->count + 1, sizeof *schedule.order)};
     if (!schedule.order) return hyp_fail_memory(s->diag, s->count * sizeof *schedule.order);
     double best = INFINITY;
-    HYP_TRY(find_order(s, schedule.order));
+    HYP_TRY(find_order(s));
     for (size_t i = 0; i < HYP_STREAM_WAYS && hyp_stream_ways[i] <= streams; i++) {
         make(s, hyp_stream_ways[i], &schedule);
-        double seconds = (i == 0 ? HYP_STREAMS_MUST_GAIN : 1) * schedule.seconds;
-        if (seconds >= best) continue;
-        best = seconds;
+        if (schedule.seconds >= best * HYP_STREAMS_MUST_GAIN) continue;
+        best = schedule.seconds;
         *out_seconds = schedule.seconds;
         *out_streams = schedule.branches;
     }
     return HYP_OK;
 }
 
-hyp_status hyp_timetable_predict(hyp_task *tasks, uint32_t count, uint32_t streams, double *out_seconds,
+hyp_status hyp_timetable_predict(hyp_task *tasks, uint32_t count, uint32_t streams, double hop_seconds, double *out_seconds,
                                  uint32_t *out_streams, hyp_diag *diag)
 {
-    scheduler s = {.tasks = tasks, .count = count, .diag = diag};
+    scheduler s = {.tasks = tasks, .count = count, .hop_seconds = hop_seconds, .diag = diag};
     *out_seconds = 0;
     *out_streams = 0;
     hyp_status status = predict(&s, streams, out_seconds, out_streams);

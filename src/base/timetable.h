@@ -3,12 +3,14 @@
  * compiler predicts with it what a plan takes that the runtime will run by it.
  *
  * Two tasks must stay in their order when one writes a byte that the other reads or writes; values that live one after
- * the other may share memory, so addresses count. Tasks are put on streams by list scheduling: those with the longest
- * way to the end first, each where it can begin first (Topcuoglu, Hariri and Wu 2002, HEFT, for alike processors).
+ * the other may share memory, so addresses count. Tasks are put on streams by list scheduling, each where it can begin
+ * first: in the order in which they are listed, or those with the longest way to the end first (Topcuoglu, Hariri and Wu
+ * 2002, HEFT, for alike processors), where that is predicted to take less.
  *
- * Kernels at once slow each other down, for a device runs all of them and a kernel that runs alone uses most of it. n
- * of them are taken to do n^0.35 times as much as one; but for a microsecond of each, in which it starts and ends. That
- * was fitted to networks on an H100 that ran on one, two and four streams: docs/runtime-cuda.md, "Side by side".
+ * Tasks at once slow each other down: each takes 1 + the shares of the others times as long as alone. A share is
+ * measured (hypatiac --calibrate: kernels of a kind on one stream and on several), stands in profiles and travels in
+ * plans, as does what it costs to go on on another stream, so that the compiler and the runtime play the same schedule.
+ * docs/runtime-cuda.md, "Side by side", has how near that is.
  */
 #ifndef HYP_BASE_TIMETABLE_H
 #define HYP_BASE_TIMETABLE_H
@@ -22,9 +24,9 @@ enum { HYP_STREAM_WAYS = 3 };
 extern const uint32_t hyp_stream_ways[HYP_STREAM_WAYS];
 /* Most tasks that are put on several streams: dependencies are looked for between every two. */
 enum { HYP_TIMETABLE_TASKS = 2048 };
-/* Side by side is for what takes at most so much of the time on one stream: predictions are not good enough to tell
+/* More streams are for what then takes at most so much of the time on fewer: predictions are not good enough to tell
  * less apart, and every stream costs something. */
-#define HYP_STREAMS_MUST_GAIN 0.95
+#define HYP_STREAMS_MUST_GAIN 0.97
 
 /* Bytes that a task reads or writes. */
 typedef struct hyp_span {
@@ -41,7 +43,7 @@ typedef struct hyp_task {
     const uint32_t *waits; /* borrowed: tasks before it that it waits for, besides those that touch what it touches */
     size_t wait_count;
     double seconds;  /* that it takes by itself; finite */
-    double full;     /* that it would take if nothing but the rates of the whole device bounded it; at most `seconds` */
+    double share;    /* of the device, that it takes from others while it runs; finite, not negative */
     uint32_t branch; /* out: its stream; tasks of one stream run in their order in the schedule */
     /* Out: by stream, the task + 1 that has to end before this one begins; 0 = none. */
     uint32_t after[HYP_STREAMS];
@@ -65,12 +67,12 @@ typedef struct hyp_timetable {
 } hyp_timetable;
 
 /* Puts tasks, which are listed in an order that is right, on up to `streams` streams. The same tasks give the same
- * schedule. HYP_ERR_NO_MEMORY. */
-HYP_NODISCARD hyp_status hyp_timetable_make(hyp_task *tasks, uint32_t count, uint32_t streams, hyp_timetable *out,
-                                            hyp_diag *diag);
-/* What tasks take on `streams` streams or on fewer of hyp_stream_ways, whichever of these takes least, but on one where
- * not HYP_STREAMS_MUST_GAIN is gained; *out_streams is how many those are. HYP_ERR_NO_MEMORY. */
-HYP_NODISCARD hyp_status hyp_timetable_predict(hyp_task *tasks, uint32_t count, uint32_t streams, double *out_seconds,
-                                               uint32_t *out_streams, hyp_diag *diag);
+ * schedule. hop_seconds: what goes on on another stream begins so much later. HYP_ERR_NO_MEMORY. */
+HYP_NODISCARD hyp_status hyp_timetable_make(hyp_task *tasks, uint32_t count, uint32_t streams, double hop_seconds,
+                                            hyp_timetable *out, hyp_diag *diag);
+/* What tasks take on `streams` streams or on fewer of hyp_stream_ways, on more only where HYP_STREAMS_MUST_GAIN is
+ * gained; *out_streams is how many those are. HYP_ERR_NO_MEMORY. */
+HYP_NODISCARD hyp_status hyp_timetable_predict(hyp_task *tasks, uint32_t count, uint32_t streams, double hop_seconds,
+                                               double *out_seconds, uint32_t *out_streams, hyp_diag *diag);
 
 #endif

@@ -66,15 +66,18 @@ hyp_status hyp_lower_price_steps(hyp_lowering *l, const hyp_node *const *nodes, 
                                  size_t step_count)
 {
     const hyp_codegen_options *o = l->options;
-    double seconds;
+    double seconds, share = 1;
     hyp_strbuf sb = {0};
     /* Of a split those parts have no step that others read where they lie. */
     size_t parts = nodes[0]->op == HYP_OP_split ? nodes[0]->output_count : step_count;
     HYP_TRY(o->predict(l->graph, nodes, count, o->predict_user, &seconds, l->diag));
+    if (o->predict_share && o->target->streams > 1)
+        HYP_TRY(o->predict_share(l->graph, nodes, count, o->predict_user, &share, l->diag));
     if (o->explain && parts > 1) hyp_strbuf_printf(&sb, "1/%zu of: ", parts);
     hyp_status status = o->explain ? o->explain(l->graph, nodes, count, o->predict_user, &sb, l->diag) : HYP_OK;
     for (size_t i = 0; i < step_count && status == HYP_OK; i++) {
         steps[i]->predicted_seconds = seconds / (double)parts;
+        if (o->target->streams > 1) steps[i]->share = share;
         if (!o->explain) continue;
         steps[i]->price = hyp_arena_strdup(&l->out->arena, hyp_strbuf_text(&sb));
         if (sb.failed || !steps[i]->price) status = hyp_fail_memory(l->diag, sb.len);

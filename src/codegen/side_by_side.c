@@ -52,21 +52,16 @@ static bool is_one_launch(const HypPlan__Step *a, const HypPlan__Step *b)
 
 static hyp_status add_step(builder *b, uint32_t step)
 {
-    const hyp_codegen_options *o = b->l->options;
     const HypPlan__Program *p = b->l->out->program;
     const HypPlan__Step *s = p->steps[step];
-    hyp_step_work work = hyp_plan_step_work(p, step, b->values);
-    uint32_t first;
     if (step == 0 || !is_one_launch(p->steps[step - 1], s)) {
         HYP_TRY(hyp_vec_push(&b->first_span, b->l->diag, b->spans.len));
         b->count++;
     }
     HYP_TRY(add_spans(b, s));
     hyp_task *t = &b->tasks[b->count - 1];
-    hyp_dtype dtype = hyp_plan_step_reads(s, &first, 1) ? (hyp_dtype)p->tensors[first]->dtype : HYP_F32;
-    double full = o->predict_full ? o->predict_full(dtype, work.flops, work.bytes, o->predict_user) : 0;
     t->seconds += s->predicted_seconds;
-    t->full += fmin(full, s->predicted_seconds);
+    t->share = fmax(t->share, s->share);
     return HYP_OK;
 }
 
@@ -105,7 +100,9 @@ static hyp_status predict(builder *b)
         b->tasks[t].span_count = b->first_span.data[t + 1] - b->first_span.data[t];
     }
     HYP_TRY(add_commit(b));
-    HYP_TRY(hyp_timetable_predict(b->tasks, b->count, l->options->target->streams, &seconds, &streams, l->diag));
+    const hyp_codegen_options *o = l->options;
+    HYP_TRY(hyp_timetable_predict(b->tasks, b->count, o->target->streams, o->hop_seconds, &seconds, &streams, l->diag));
+    p->hop_seconds = o->hop_seconds; /* so that the runtime, which chooses streams, plays the same schedule */
     if (streams > 1) p->predicted_seconds = seconds;
     return HYP_OK;
 }
@@ -113,8 +110,9 @@ static hyp_status predict(builder *b)
 hyp_status hyp_lower_predict_side_by_side(hyp_lowering *l)
 {
     builder b = {.l = l};
+    const hyp_codegen_options *o = l->options;
     size_t steps = l->out->program->n_steps;
-    if (l->options->target->streams < 2 || !l->options->predict || steps < 2 || steps > HYP_TIMETABLE_TASKS)
+    if (o->target->streams < 2 || !(o->hop_seconds > 0) || !o->predict || steps < 2 || steps > HYP_TIMETABLE_TASKS)
         return HYP_OK;
     hyp_status status = predict(&b);
     hyp_vec_free(&b.spans);

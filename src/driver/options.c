@@ -232,9 +232,10 @@ static double predict_far(double bytes, double since, double own, void *roofline
     return hyp_roofline_far(roofline, bytes, since, own);
 }
 
-static double predict_full(hyp_dtype dtype, double flops, double bytes, void *roofline)
+static hyp_status predict_share(const hyp_graph *g, const hyp_node *const *nodes, size_t count, void *roofline, double *out,
+                                hyp_diag *diag)
 {
-    return hyp_roofline_full(roofline, dtype, flops, bytes);
+    return hyp_roofline_kernel_share(g, nodes, count, roofline, out, diag);
 }
 
 hyp_codegen_options hyp_settings_codegen(hyp_settings *settings)
@@ -246,8 +247,9 @@ hyp_codegen_options hyp_settings_codegen(hyp_settings *settings)
                                  .predict = predict,
                                  .explain = explain,
                                  .predict_far = predict_far,
-                                 .predict_full = predict_full,
+                                 .predict_share = predict_share,
                                  .predict_user = &settings->cost,
+                                 .hop_seconds = settings->cost.profile.hop_seconds,
                                  .typical_sizes = settings->cost.sizes};
 }
 
@@ -271,7 +273,9 @@ hyp_rewrite_options hyp_settings_rewrite(hyp_settings *settings)
         .cost_user = &settings->cost,
         .price = hyp_price,
         .price_user = settings,
-        .streams = settings->target->streams,
+        .streams = settings->cost.profile.hop_seconds > 0 ? settings->target->streams : 1,
+        .hop_seconds = settings->cost.profile.hop_seconds,
+        .share = hyp_roofline_share,
         .forms = o->forms,
         .full_terms = o->full_terms,
         .dump = o->dump_egraph ? &settings->dump : NULL,

@@ -27,7 +27,7 @@ static hyp_status hash_steps(const HypPlan__Program *program, uint64_t *out, hyp
         step.label = none;
         step.n_rules = step.n_sources = 0;
         step.price = none;
-        step.predicted_seconds = 0;
+        step.predicted_seconds = step.share = 0;
         status = append(&sb, &step.base, diag);
     }
     for (size_t i = 0; i < program->n_tensors && status == HYP_OK; i++) {

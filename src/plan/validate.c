@@ -286,6 +286,8 @@ static hyp_status check_program(check *c)
         return WRONG(c, "it is predicted to take %g seconds", p->predicted_seconds);
     if (!(p->kept_seconds >= 0 && p->kept_seconds <= DBL_MAX))
         return WRONG(c, "without computing anything again it is predicted to take %g seconds", p->kept_seconds);
+    if (!(p->hop_seconds >= 0 && p->hop_seconds <= DBL_MAX))
+        return WRONG(c, "going on on another stream is predicted to take %g seconds", p->hop_seconds);
     if (p->record.len > HYP_PLAN_MAX_RECORD ||
         hyp_text_prefix((const char *)p->record.data, p->record.len) < p->record.len)
         return WRONG(c, "the record of its compilation has %zu bytes; wanted is UTF-8 of at most %d", p->record.len,

@@ -507,6 +507,7 @@ static hyp_status check_step(check *c, const step *s)
     HYP_TRY(want_indexes(c, s->n_sources, s->sources, c->program->n_source_names, "source"));
     if (!(s->predicted_seconds >= 0 && s->predicted_seconds <= DBL_MAX))
         return WRONG(c, "it is predicted to take %g seconds", s->predicted_seconds);
+    if (!(s->share >= 0 && s->share <= DBL_MAX)) return WRONG(c, "its share of the device is %g", s->share);
     switch (s->kernel_case) {
     case HYP_PLAN__STEP__KERNEL_LINEAR: return check_linear(c, s);
     case HYP_PLAN__STEP__KERNEL_MATMUL: return check_matmul(c, s->matmul);

@@ -84,39 +84,70 @@ static double constant_cost(const hyp_rw_weigh *w, const hyp_rw_node *n)
     return operators * (w->by_form ? CONSTANT_WEIGHT : CONSTANT_SECONDS);
 }
 
-double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh)
+/* The question about an e-node, whose lists are in w; *out_asks: there is one, else *out_cost is what it costs. */
+static hyp_status ask(hyp_rw_weigh *w, hyp_enode_id node, hyp_rw_node *n, hyp_cost_query *out, bool *out_asks,
+                      double *out_cost)
 {
-    hyp_rw_weigh *w = weigh;
-    hyp_class_id c = hyp_enode_class(eg, node);
+    hyp_class_id c = hyp_enode_class(w->rw->eg, node);
     hyp_rw_shape shape;
-    hyp_rw_node n;
     uint32_t index;
     bool constant;
-    if (c < w->constants.bound && w->constants.form[c] != HYP_NONE) return w->constants.form[c] == node ? 0 : INFINITY;
-    hyp_status status = hyp_rw_inspect(w->rw, node, &shape, &index, &n, w->diag);
-    if (status == HYP_OK && shape != HYP_RW_IS_OP) return 0;
-    if (status == HYP_OK) status = describe(w, &n, c, &constant);
+    *out_asks = false;
+    *out_cost = 0;
+    if (c < w->constants.bound && w->constants.form[c] != HYP_NONE) {
+        *out_cost = w->constants.form[c] == node ? 0 : INFINITY;
+        return HYP_OK;
+    }
+    HYP_TRY(hyp_rw_inspect(w->rw, node, &shape, &index, n, w->diag));
+    if (shape != HYP_RW_IS_OP) return HYP_OK;
+    HYP_TRY(describe(w, n, c, &constant));
+    *out_asks = !constant;
+    *out_cost = w->by_form ? CONSTANT_WEIGHT : CONSTANT_SECONDS;
+    *out = (hyp_cost_query){.op = n->op,
+                            .attrs = n->attrs,
+                            .inputs = w->inputs.data,
+                            .input_const = w->input_const.data,
+                            .input_count = n->input_count,
+                            .outputs = w->outputs.data,
+                            .output_count = hyp_rw_fact_of(w->rw, c)->count,
+                            .dims = w->rw->dims};
+    out->joined = is_joined(w, c);
+    out->input_joined = w->input_joined.data;
+    if (w->parts_in_place && c < w->bound)
+        out->in_place = w->parts_in_place[c] < out->output_count ? w->parts_in_place[c] : out->output_count;
+    return HYP_OK;
+}
+
+double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh)
+{
+    (void)eg;
+    hyp_rw_weigh *w = weigh;
+    hyp_rw_node n;
+    hyp_cost_query query;
+    bool asks;
+    double cost;
+    hyp_status status = ask(w, node, &n, &query, &asks, &cost);
     if (status != HYP_OK) {
         if (w->status == HYP_OK) w->status = status;
         return INFINITY;
     }
-    if (constant) return w->by_form ? CONSTANT_WEIGHT : CONSTANT_SECONDS;
-    hyp_cost_query query = {.op = n.op,
-                            .attrs = n.attrs,
-                            .inputs = w->inputs.data,
-                            .input_const = w->input_const.data,
-                            .input_count = n.input_count,
-                            .outputs = w->outputs.data,
-                            .output_count = hyp_rw_fact_of(w->rw, c)->count,
-                            .dims = w->rw->dims};
-    query.joined = is_joined(w, c);
-    query.input_joined = w->input_joined.data;
-    if (w->parts_in_place && c < w->bound)
-        query.in_place = w->parts_in_place[c] < query.output_count ? w->parts_in_place[c] : query.output_count;
-    double cost = w->cost(&query, w->user), once = constant_cost(w, &n);
+    if (!asks) return cost;
+    cost = w->cost(&query, w->user);
+    double once = constant_cost(w, &n);
     if (w->by_form) return weight(&n, w) + once + (cost >= HYP_COST_UNSUPPORTED ? HYP_COST_UNSUPPORTED : 0);
     if (!(cost >= 0)) return INFINITY; /* a NaN is no answer */
     return cost + once + (hyp_op_get(n.op)->flags & HYP_OPF_FUSED ? TIE_SECONDS : 0);
+}
+
+double hyp_rw_node_share(hyp_rw_weigh *w, hyp_enode_id node, hyp_cost_fn share)
+{
+    hyp_rw_node n;
+    hyp_cost_query query;
+    bool asks = false;
+    double cost;
+    hyp_status status = ask(w, node, &n, &query, &asks, &cost);
+    if (status != HYP_OK && w->status == HYP_OK) w->status = status;
+    return asks ? share(&query, w->user) : 0;
 }
 
 /* ---- graphs --------------------------------------------------------------------------------------- */

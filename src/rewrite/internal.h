@@ -274,6 +274,8 @@ typedef struct hyp_rw_weigh {
 void hyp_rw_weigh_dispose(hyp_rw_weigh *weigh);
 /* A hyp_node_cost_fn; its user is a hyp_rw_weigh. */
 double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh);
+/* The share of the device of what an e-node computes, by a function like hyp_roofline_share; 0 of constants. */
+double hyp_rw_node_share(hyp_rw_weigh *weigh, hyp_enode_id node, hyp_cost_fn share);
 /* The sum over the nodes of a graph that do not depend on constants alone, and how many of them are no views. */
 HYP_NODISCARD hyp_status hyp_rw_graph_cost(const hyp_graph *g, const hyp_fold_budget *fold, hyp_cost_fn cost,
                                            void *user, double *out_cost, size_t *out_nodes, hyp_diag *diag);
@@ -423,7 +425,7 @@ struct hyp_measured {
     double seconds, log_ratio;        /* log_ratio: logarithm of seconds over the roofline */
     bool computes;                    /* elementwise: it says how long the arithmetic takes, not only how long moving does */
 };
-/* Reads (measured OP SIZE... TYPE SECONDS), all but the ratio. */
+/* Reads (measured OP SIZE... TYPE SECONDS), or a share in the same way, all but the ratio. */
 HYP_NODISCARD hyp_status hyp_measured_read(const char *file, const hyp_sexpr *form, hyp_measured *out, hyp_diag *diag);
 /* One operator, type and shape. */
 bool hyp_measured_same(const hyp_measured *a, const hyp_measured *b);
@@ -433,6 +435,8 @@ void hyp_measured_compare(const hyp_device_profile *profile, hyp_measured *m);
  * type. `shape` is as in hyp_measured. */
 bool hyp_measured_ratio(const hyp_device_profile *profile, hyp_op op, hyp_dtype dtype, const double *shape,
                         double *out);
+/* The same of the share of the device that this kernel takes; false where the profile has none of its operator and type. */
+bool hyp_measured_share(const hyp_device_profile *profile, hyp_op op, hyp_dtype dtype, const double *shape, double *out);
 /* Seconds that the arithmetic of an operator takes for an element: the least that an entry of it says, without its launch.
  * false where there is none. */
 bool hyp_measured_element(const hyp_device_profile *profile, hyp_op op, hyp_dtype dtype, double *out);

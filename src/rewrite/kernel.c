@@ -116,3 +116,15 @@ hyp_status hyp_roofline_kernel(const hyp_graph *graph, const hyp_node *const *no
     hyp_arena_dispose(&arena);
     return status;
 }
+
+hyp_status hyp_roofline_kernel_share(const hyp_graph *graph, const hyp_node *const *nodes, size_t count,
+                                     const hyp_roofline *roofline, double *out_share, hyp_diag *diag)
+{
+    hyp_arena arena = {0};
+    hyp_cost_query query;
+    hyp_status status = count > 1 ? describe_edges(graph, nodes, count, &arena, &query, diag)
+                                  : describe(graph, nodes[0], &arena, &query, diag);
+    if (status == HYP_OK) *out_share = hyp_roofline_share(&query, (void *)(uintptr_t)roofline);
+    hyp_arena_dispose(&arena);
+    return status;
+}

@@ -73,9 +73,10 @@ static hyp_status read_shape(const char *file, const hyp_sexpr *form, hyp_measur
 hyp_status hyp_measured_read(const char *file, const hyp_sexpr *form, hyp_measured *out, hyp_diag *diag)
 {
     hyp_measured m = {0};
+    const char *kind = form->items[0]->text, *value = strcmp(kind, "share") == 0 ? "SHARE" : "SECONDS";
     if (form->count < 2 || form->items[1]->kind != HYP_SX_SYMBOL)
         return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED,
-                              "(measured OPERATOR SIZE... TYPE SECONDS) is wanted");
+                              "(%s OPERATOR SIZE... TYPE %s) is wanted", kind, value);
     const char *name = form->items[1]->text, *sizes = hyp_op_find(name, &m.op) ? sizes_of(m.op, &m.rank) : NULL;
     if (!sizes)
         return hyp_sexpr_fail(diag, file, form->items[1], HYP_ERR_MALFORMED,
@@ -84,8 +85,7 @@ hyp_status hyp_measured_read(const char *file, const hyp_sexpr *form, hyp_measur
                               "ones are",
                               name);
     if (form->count != m.rank + 4)
-        return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "(measured %s %s TYPE SECONDS) is wanted", name,
-                              sizes);
+        return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "(%s %s %s TYPE %s) is wanted", kind, name, sizes, value);
     HYP_TRY(read_shape(file, form, &m, diag));
     const hyp_sexpr *type = form->items[m.rank + 2], *seconds = form->items[m.rank + 3];
     m.dtype = type->kind == HYP_SX_SYMBOL ? hyp_dtype_parse(type->text) : HYP_DTYPE_NONE;
@@ -93,7 +93,7 @@ hyp_status hyp_measured_read(const char *file, const hyp_sexpr *form, hyp_measur
         return hyp_sexpr_fail(diag, file, type, HYP_ERR_MALFORMED, "an element type is wanted here, f32 for example");
     bool number = seconds->kind == HYP_SX_INT || seconds->kind == HYP_SX_FLOAT;
     if (!number || !(seconds->number > 0) || !(seconds->number <= 1e6))
-        return hyp_sexpr_fail(diag, file, seconds, HYP_ERR_MALFORMED, "seconds above 0 are wanted here");
+        return hyp_sexpr_fail(diag, file, seconds, HYP_ERR_MALFORMED, "%s above 0 is wanted here", value);
     m.seconds = seconds->number;
     *out = m;
     return HYP_OK;
@@ -206,13 +206,15 @@ static bool is_of(const hyp_device_profile *profile, const hyp_measured *m, hyp_
     return m->op == like || (layer && m->op == HYP_OP_linear);
 }
 
-bool hyp_measured_ratio(const hyp_device_profile *profile, hyp_op op, hyp_dtype dtype, const double *shape, double *out)
+/* What entries say of a kernel, between which and far from which it is as above. */
+static bool interpolate(const hyp_device_profile *profile, const hyp_measured *list, size_t count, hyp_op op,
+                        hyp_dtype dtype, const double *shape, double *out)
 {
     double place[HYP_MEASURED_SIZES] = {0}, weights = 0, sum = 0;
     bool by_work = op == HYP_OP_matmul || op == HYP_OP_conv || op == HYP_OP_conv_transpose ||
                    op == HYP_OP_conv_backward_weights;
-    for (size_t i = 0; i < profile->measured_count; i++) {
-        const hyp_measured *m = &profile->measured[i];
+    for (size_t i = 0; i < count; i++) {
+        const hyp_measured *m = &list[i];
         if (m->dtype != dtype || !is_of(profile, m, op, shape)) continue;
         double distance = 0, all = 0; /* squared; of the product of all sizes */
         for (uint32_t a = 0; a < m->rank; a++) {
@@ -231,6 +233,16 @@ bool hyp_measured_ratio(const hyp_device_profile *profile, hyp_op op, hyp_dtype 
     }
     *out = weights > 0 ? exp(sum / weights) : 1;
     return weights > 0;
+}
+
+bool hyp_measured_ratio(const hyp_device_profile *profile, hyp_op op, hyp_dtype dtype, const double *shape, double *out)
+{
+    return interpolate(profile, profile->measured, profile->measured_count, op, dtype, shape, out);
+}
+
+bool hyp_measured_share(const hyp_device_profile *profile, hyp_op op, hyp_dtype dtype, const double *shape, double *out)
+{
+    return interpolate(profile, profile->shares, profile->share_count, op, dtype, shape, out);
 }
 
 bool hyp_measured_element(const hyp_device_profile *profile, hyp_op op, hyp_dtype dtype, double *out)

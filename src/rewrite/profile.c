@@ -25,6 +25,8 @@ static const struct key {
     {"last-cache-bytes-per-second", RATE, offsetof(hyp_device_profile, last_cache_bytes_per_second), true},
     {"far-bytes-per-second", RATE, offsetof(hyp_device_profile, far_bytes_per_second), true},
     {"far-launch-seconds", SECONDS, offsetof(hyp_device_profile, far_launch_seconds), true},
+    {"hop-seconds", SECONDS, offsetof(hyp_device_profile, hop_seconds), true},
+    {"crowding", SHARE, offsetof(hyp_device_profile, crowding), true},
     {"all-reduce-seconds", SECONDS, offsetof(hyp_device_profile, all_reduce_seconds), true},
     {"all-reduce-bytes-per-second", RATE, offsetof(hyp_device_profile, all_reduce_bytes_per_second), true},
     {"flops-f32", RATE, offsetof(hyp_device_profile, flops_f32), false},
@@ -204,28 +206,55 @@ static hyp_status read_speedups(const char *file, const hyp_sexpr *forms, hyp_de
     return HYP_OK;
 }
 
-/* The entries (measured ...) among the forms, and how they compare to what the keys say. */
+/* The entries of a kind, (measured ...) or (share ...), among the forms. *out is as it was where there are none. */
+static hyp_status read_entries(hyp_arena *arena, const char *file, const hyp_sexpr *forms, const char *kind,
+                               hyp_measured **out, size_t *out_count, hyp_diag *diag)
+{
+    hyp_measured *list = hyp_arena_zalloc(arena, forms->count, sizeof *list);
+    size_t count = 0;
+    if (!list) return hyp_fail_memory(diag, forms->count * sizeof *list);
+    for (uint32_t i = 2; i < forms->count; i++) {
+        const hyp_sexpr *form = forms->items[i];
+        if (!hyp_sexpr_is_form(form, kind)) continue;
+        if (count == MOST_MEASURED)
+            return hyp_sexpr_fail(diag, file, form, HYP_ERR_LIMIT, "a profile has at most %d measurements of a kind",
+                                   MOST_MEASURED);
+        HYP_TRY(hyp_measured_read(file, form, &list[count], diag));
+        for (size_t k = 0; k < count; k++)
+            if (hyp_measured_same(&list[k], &list[count]))
+                return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "this was measured twice");
+        count++;
+    }
+    *out = list;
+    *out_count = count;
+    return HYP_OK;
+}
+
+/* What kernels took, and how that compares to what the keys say. */
 static hyp_status read_measured(hyp_arena *arena, const char *file, const hyp_sexpr *forms, hyp_device_profile *out,
                                 hyp_diag *diag)
 {
-    hyp_measured *list = hyp_arena_zalloc(arena, forms->count, sizeof *list);
-    if (!list) return hyp_fail_memory(diag, forms->count * sizeof *list);
+    hyp_measured *list;
+    size_t count;
     out->measured_count = 0;
-    for (uint32_t i = 2; i < forms->count; i++) {
-        const hyp_sexpr *form = forms->items[i];
-        if (!hyp_sexpr_is_form(form, "measured")) continue;
-        if (out->measured_count == MOST_MEASURED)
-            return hyp_sexpr_fail(diag, file, form, HYP_ERR_LIMIT, "a profile has at most %d measurements",
-                                  MOST_MEASURED);
-        hyp_measured *m = &list[out->measured_count];
-        HYP_TRY(hyp_measured_read(file, form, m, diag));
-        for (size_t k = 0; k < out->measured_count; k++)
-            if (hyp_measured_same(&list[k], m))
-                return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "this was measured twice");
-        hyp_measured_compare(out, m);
-        out->measured_count++;
-    }
+    HYP_TRY(read_entries(arena, file, forms, "measured", &list, &count, diag));
+    for (size_t i = 0; i < count; i++) hyp_measured_compare(out, &list[i]);
     out->measured = list;
+    out->measured_count = count;
+    return HYP_OK;
+}
+
+/* Which shares of the device kernels take; those of the profile that this one is like, where it has none. */
+static hyp_status read_shares(hyp_arena *arena, const char *file, const hyp_sexpr *forms, hyp_device_profile *out,
+                              hyp_diag *diag)
+{
+    hyp_measured *list;
+    size_t count;
+    HYP_TRY(read_entries(arena, file, forms, "share", &list, &count, diag));
+    for (size_t i = 0; i < count; i++) list[i].log_ratio = log(list[i].seconds);
+    if (count == 0) return HYP_OK;
+    out->shares = list;
+    out->share_count = count;
     return HYP_OK;
 }
 
@@ -263,7 +292,8 @@ hyp_status hyp_profile_parse(hyp_arena *arena, const char *file, const char *tex
     profile.name = form->items[1]->text;
     for (uint32_t i = 2; i < form->count; i++) {
         const hyp_sexpr *entry = form->items[i];
-        bool later = hyp_sexpr_is_form(entry, "measured") || hyp_sexpr_is_form(entry, "speedup");
+        bool later = hyp_sexpr_is_form(entry, "measured") || hyp_sexpr_is_form(entry, "speedup") ||
+                     hyp_sexpr_is_form(entry, "share");
         if (!later && !hyp_sexpr_is_form(entry, "like")) HYP_TRY(read_form(file, entry, given, &profile, diag));
     }
     for (size_t i = 0; i < KEY_COUNT; i++)
@@ -271,6 +301,7 @@ hyp_status hyp_profile_parse(hyp_arena *arena, const char *file, const char *tex
             return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "the profile lacks (%s ...)", keys[i].name);
     HYP_TRY(read_speedups(file, form, &profile, diag));
     HYP_TRY(read_measured(arena, file, form, &profile, diag));
+    HYP_TRY(read_shares(arena, file, form, &profile, diag));
     *out = profile;
     return HYP_OK;
 }

@@ -88,6 +88,10 @@ typedef struct hyp_device_profile {
                                 kernel for it takes; 0 = they do not, and sums are left apart */
     bool depthwise_ends_in_acts;  /* kernels that convolve each channel by itself end in any activation, at no cost */
     bool one_tap_convs_as_layers; /* a convolution of one tap, without groups, runs as a linear of the channels */
+    double hop_seconds;  /* who goes on on another stream begins so much later; 0: there is but one */
+    double crowding;     /* the share of the device that a kernel takes from others at once with it, */
+    const hyp_measured *shares; /* unless one like it was tried; in the arena of the parser */
+    size_t share_count;
     const hyp_measured *measured; /* what kernels took that were tried, in the arena of the parser */
     size_t measured_count;
 } hyp_device_profile;
@@ -117,12 +121,17 @@ double hyp_roofline_cost(const hyp_cost_query *query, void *roofline);
 /* Seconds more that a kernel takes because `bytes` that it moves were last touched when a run had yet to go over
  * `since` bytes, itself goes over `own`: which is how near they were when such a kernel was measured. */
 double hyp_roofline_far(const hyp_roofline *roofline, double bytes, double since, double own);
-/* Seconds that so many operations and bytes of memory take where the device does nothing else. */
-double hyp_roofline_full(const hyp_roofline *roofline, hyp_dtype dtype, double flops, double bytes);
+/* The share of the device that a kernel takes from others which run at once with it (base/timetable.h): as measured of
+ * kernels like it, and no less than the part of its time that it takes to move what it does. */
+double hyp_roofline_share(const hyp_cost_query *query, void *roofline);
 /* Seconds of one kernel that computes these nodes of a graph: one node, or elementwise nodes of one shape of which the
  * last gives the result. */
 HYP_NODISCARD hyp_status hyp_roofline_kernel(const hyp_graph *graph, const hyp_node *const *nodes, size_t count,
                                              const hyp_roofline *roofline, double *out_seconds, hyp_diag *diag);
+
+/* The share of one kernel, of nodes as above. */
+HYP_NODISCARD hyp_status hyp_roofline_kernel_share(const hyp_graph *graph, const hyp_node *const *nodes, size_t count,
+                                                   const hyp_roofline *roofline, double *out_share, hyp_diag *diag);
 
 /* Appends what these seconds are made of, for people: the launch, what there is to do at which rates of the profile, and what
  * measurements make of it. "launch 0.3 us + work 21 us (3.36e+09 f32 operations at 1.6e+11/s: 21 us | 4.1e+06 bytes of memory at
@@ -234,6 +243,8 @@ typedef struct hyp_rewrite_options {
     hyp_status (*price)(const hyp_graph *graph, hyp_rewrite_price *out, void *user, hyp_diag *diag);
     void *price_user;
     uint32_t streams; /* on which the steps of a plan may run side by side; up to 1: one after the other. With `price` only */
+    double hop_seconds; /* as the device's profile has it */
+    hyp_cost_fn share;  /* of the device, as hyp_roofline_share; its user is cost_user */
     /* Asked where the cost model cannot tell, and last about the whole; NULL: the cost model alone decides. With `price`
      * only. */
     hyp_rewrite_choose_fn *choose;

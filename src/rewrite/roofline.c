@@ -138,10 +138,10 @@ double hyp_price_computing(const hyp_price *a, double flops, hyp_dtype t)
     return flops / (2 * d->pointwise_per_second);
 }
 
-double hyp_roofline_full(const hyp_roofline *roofline, hyp_dtype dtype, double flops, double bytes)
+void hyp_price_note_share(const hyp_price *a, hyp_op op, hyp_dtype t, const double *shape)
 {
-    const hyp_price a = {NULL, roofline, &roofline->profile};
-    return fmax(hyp_price_computing(&a, flops, dtype), bytes / a.device->bytes_per_second);
+    double share;
+    if (a->share && hyp_measured_share(a->device, op, t, shape, &share)) *a->share = fmax(*a->share, share);
 }
 
 /* What measurements say of the roofline of a product, the shape as in hyp_measured; nothing where it runs in TF32,
@@ -149,6 +149,7 @@ double hyp_roofline_full(const hyp_roofline *roofline, hyp_dtype dtype, double f
 double hyp_price_ratio(const hyp_price *a, hyp_op op, hyp_dtype t, const double *shape)
 {
     double out = 1;
+    hyp_price_note_share(a, op, t, shape);
     if (!(a->line->tf32 && t == HYP_F32)) hyp_measured_ratio(a->device, op, t, shape, &out);
     return out;
 }
@@ -187,7 +188,7 @@ double hyp_price_work(const hyp_price *a, hyp_op op, hyp_dtype t, double count)
 
 double hyp_roofline_work(const hyp_cost_query *query, const hyp_roofline *roofline)
 {
-    hyp_price a = {query, roofline, &roofline->profile};
+    hyp_price a = {query, roofline, &roofline->profile, NULL};
     return hyp_price_work(&a, query->op, query->outputs[0].dtype, hyp_price_elements(&a, &query->outputs[0]));
 }
 
@@ -318,7 +319,7 @@ static double all_reduce(const hyp_price *a)
 static double in_reader(const hyp_price *a)
 {
     hyp_cost_query query = *a->q;
-    hyp_price apart = {&query, a->line, a->device};
+    hyp_price apart = {&query, a->line, a->device, a->share};
     query.joined = false;
     return fmin(one_pass(a), hyp_price_kernel(&apart));
 }
@@ -382,7 +383,7 @@ double hyp_price_kernel(const hyp_price *a)
 double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
 {
     const hyp_roofline *line = roofline;
-    hyp_price a = {query, line, &line->profile};
+    hyp_price a = {query, line, &line->profile, NULL};
     hyp_device_profile more;
     double seconds = hyp_price_kernel(&a);
     if (line->threads > line->profile.threads && line->profile.speedup_count > 0) {
@@ -392,4 +393,21 @@ double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
     }
     if (seconds <= VIEW_SECONDS || seconds >= HYP_COST_UNSUPPORTED) return seconds;
     return seconds + far_weights(&a) + (query->joined ? 0 : far_launch(line));
+}
+
+/* Bytes that it moves: of what others are copied from, those that are taken. */
+static double moved_bytes(const hyp_price *a)
+{
+    double out = hyp_price_outputs(a), in = hyp_price_inputs(a);
+    return hyp_op_get(a->q->op)->flags & HYP_OPF_COPY ? 2 * out : in + out;
+}
+
+double hyp_roofline_share(const hyp_cost_query *query, void *roofline)
+{
+    const hyp_roofline *line = roofline;
+    double measured = 0, seconds = hyp_roofline_cost(query, roofline);
+    const hyp_price a = {query, line, &line->profile, &measured};
+    if (seconds <= VIEW_SECONDS || seconds >= HYP_COST_UNSUPPORTED || !(hyp_price_kernel(&a) > 0)) return 0;
+    double bytes = moved_bytes(&a), moving = hyp_price_moving(&a, bytes, bytes) / seconds;
+    return fmax(fmin(1, moving), measured > 0 ? measured : a.device->crowding);
 }

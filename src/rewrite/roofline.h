@@ -9,6 +9,7 @@ typedef struct hyp_price {
     const hyp_cost_query *q;
     const hyp_roofline *line;
     const hyp_device_profile *device; /* of the line, or the same with more threads */
+    double *share; /* the largest that was measured of what is priced; NULL: nobody asks */
 } hyp_price;
 
 /* A dim as a number under the typical sizes of its symbols; elements and bytes of a tensor, 0 of an absent one. */
@@ -31,6 +32,8 @@ double hyp_price_kernel(const hyp_price *a);
 /* What measurements say of the roofline of a product, the shape as in hyp_measured; 1 where it runs in TF32, which they
  * do not know. */
 double hyp_price_ratio(const hyp_price *a, hyp_op op, hyp_dtype t, const double *shape);
+/* Notes the share of the device of a kernel of this shape, if somebody asks for it. */
+void hyp_price_note_share(const hyp_price *a, hyp_op op, hyp_dtype t, const double *shape);
 /* Simple arithmetic counts as one; this is how much more a function takes. */
 double hyp_price_weight(hyp_op op);
 

@@ -29,15 +29,16 @@ double hyp_price_attention(const hyp_price *a)
            out = hyp_price_bytes(a, v) + hyp_price_bytes(a, y);
     hyp_roofline line = *a->line;
     line.tf32 = false; /* its kernels do not round to it */
-    const hyp_price full = {q, &line, a->device};
+    const hyp_price full = {q, &line, a->device, NULL};
     double score = fmax(hyp_price_computing(&full, 2 * scores * width, y->dtype), hyp_price_moving(a, in, in) + hidden);
     double mix =
         fmax(hyp_price_computing(&full, 2 * scores * columns, y->dtype), hyp_price_moving(a, out, out) + hidden);
     double weight = hyp_price_weight(HYP_OP_exp) + 3 + (mask != NULL);
     double softmax = fmax(scores * weight / a->device->pointwise_per_second,
                           hyp_price_moving(a, hyp_price_bytes(a, mask), in) + 2 * hidden);
-    if (hyp_measured_ratio(a->device, HYP_OP_attention, y->dtype, (const double[]){batch, rows, keys, width},
-                           &of_shape))
+    const double shape[] = {batch, rows, keys, width};
+    hyp_price_note_share(a, HYP_OP_attention, y->dtype, shape);
+    if (hyp_measured_ratio(a->device, HYP_OP_attention, y->dtype, shape, &of_shape))
         return (a->device->launch_seconds + score + mix + softmax) * of_shape;
     hyp_measured_ratio(a->device, HYP_OP_softmax, y->dtype, (const double[]){scores, keys}, &of_softmax);
     score *= hyp_price_ratio(a, HYP_OP_matmul, y->dtype, (const double[]){batch, rows, keys, width});

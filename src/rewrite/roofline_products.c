@@ -107,6 +107,7 @@ double hyp_price_mlp(const hyp_price *a)
 static double convolution_ratio(const hyp_price *a, hyp_op op, hyp_dtype t, const double *shape)
 {
     double out = 1;
+    hyp_price_note_share(a, op, t, shape);
     if (a->line->tf32 && t == HYP_F32) return out;
     if (op == HYP_OP_conv_backward_weights) {
         if (hyp_measured_ratio(a->device, op, t, shape, &out)) return out;
@@ -193,7 +194,8 @@ double hyp_price_linear_gradient(const hyp_price *a)
                                  .outputs = &a->q->outputs[1],
                                  .output_count = 1,
                                  .dims = a->q->dims};
-    const hyp_price of_product = {&product, a->line, a->device}, of_sums = {&sums, a->line, a->device};
+    const hyp_price of_product = {&product, a->line, a->device, a->share},
+                    of_sums = {&sums, a->line, a->device, NULL};
     return hyp_price_matmul(&of_product) + a->device->sums_in_products * hyp_price_kernel(&of_sums);
 }
 

@@ -20,6 +20,7 @@ typedef struct undoer {
     hyp_rw_chooser *h;
     bool *joint;  /* by class */
     size_t nodes; /* e-nodes */
+    double *share;  /* by e-node; NAN: not asked yet */
     hyp_task *tasks;
     uint32_t *order, *task_of;  /* by task; by class: what computes it, + 1, through views, and 0 for what is there */
     HYP_VEC(uint32_t) waits;    /* of all tasks */
@@ -28,6 +29,15 @@ typedef struct undoer {
 } undoer;
 
 /* ---- what a choice takes ------------------------------------------------------------------------------------- */
+
+/* Asked once of each e-node, for the device is not asked in no time. */
+static double share_of(undoer *u, hyp_enode_id node)
+{
+    const hyp_rewrite_options *o = u->h->options;
+    if (!o->share) return 1; /* so that nothing is gained side by side */
+    if (isnan(u->share[node])) u->share[node] = hyp_rw_node_share(u->h->weigh, node, o->share);
+    return u->share[node];
+}
 
 static hyp_status add_class(undoer *u, const hyp_rw_form *f, hyp_class_id c)
 {
@@ -47,7 +57,7 @@ static hyp_status add_class(undoer *u, const hyp_rw_form *f, hyp_class_id c)
         u->waits.len = first;
         return HYP_OK;
     }
-    u->tasks[u->first_wait.len] = (hyp_task){.seconds = seconds};
+    u->tasks[u->first_wait.len] = (hyp_task){.seconds = seconds, .share = share_of(u, f->choice[c])};
     HYP_TRY(hyp_vec_push(&u->first_wait, h->diag, first));
     u->task_of[c] = (uint32_t)u->first_wait.len;
     return HYP_OK;
@@ -68,7 +78,8 @@ static hyp_status find_seconds(undoer *u, const hyp_rw_form *f, const hyp_class_
         u->tasks[t].wait_count = u->first_wait.data[t + 1] - u->first_wait.data[t];
     }
     hyp_timetable schedule = {.order = u->order};
-    HYP_TRY(hyp_timetable_make(u->tasks, tasks, u->h->options->streams, &schedule, u->h->diag));
+    HYP_TRY(hyp_timetable_make(u->tasks, tasks, u->h->options->streams, u->h->options->hop_seconds, &schedule,
+                               u->h->diag));
     u->sum = schedule.serial_seconds;
     *out = hyp_rewrite_rank(&(hyp_rewrite_price){.seconds = schedule.seconds, .work = schedule.serial_seconds});
     return HYP_OK;
@@ -160,6 +171,8 @@ static hyp_status prepare(undoer *u)
     u->task_of = hyp_near_zeros(h, h->bound, sizeof *u->task_of);
     u->order = hyp_near_zeros(h, h->bound, sizeof *u->order);
     u->tasks = hyp_near_zeros(h, h->bound, sizeof *u->tasks);
+    u->share = hyp_near_zeros(h, u->nodes, sizeof *u->share);
+    for (size_t i = 0; u->share && i < u->nodes; i++) u->share[i] = NAN;
     if (h->weigh->status != HYP_OK) return h->weigh->status;
     return find_joint(u);
 }

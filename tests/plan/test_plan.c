@@ -538,6 +538,10 @@ static void indexes_out_of_range_are_refused(void **state)
     CHANGED(f, p->steps[T_LINEAR]->rules[0], 1, "rule 1 of 1");
     CHANGED(f, p->predicted_seconds, -1e-9, "predicted to take -1e-09 seconds");
     CHANGED(f, p->predicted_seconds, (double)INFINITY, "predicted to take inf");
+    CHANGED(f, p->hop_seconds, -1e-9, "going on on another stream is predicted to take -1e-09 seconds");
+    CHANGED(f, p->hop_seconds, (double)NAN, "another stream is predicted to take nan");
+    CHANGED(f, p->steps[T_LINEAR]->share, -0.5, "its share of the device is -0.5");
+    CHANGED(f, p->steps[T_LINEAR]->share, (double)INFINITY, "its share of the device is inf");
     CHANGED(f, p->kept_seconds, -1e-9, "without computing anything again it is predicted to take -1e-09 seconds");
     CHANGED(f, p->kept_seconds, (double)NAN, "again it is predicted to take nan");
     CHANGED(f, p->steps[T_LINEAR]->predicted_seconds, -1e-9, "predicted to take -1e-09 seconds");

@@ -225,11 +225,15 @@ static void mistakes_in_measurements_are_named_with_their_place(void **state)
         {"(measured linear 1 2.5 3 f32 1e-6)", ":20: a size from 1 to 2^40 is wanted"},
         {"(measured gelu 1099511627777 f32 1e-6)", ":16: a size from 1 to 2^40 is wanted"},
         {"(measured gelu 8 float 1e-6)", ":18: an element type is wanted"},
-        {"(measured gelu 8 f32 0)", ":22: seconds above 0 are wanted"},
-        {"(measured gelu 8 f32 -1e-6)", ":22: seconds above 0 are wanted"},
-        {"(measured gelu 8 f32 nan)", ":22: seconds above 0 are wanted"},
-        {"(measured gelu 8 f32 inf)", ":22: seconds above 0 are wanted"},
+        {"(measured gelu 8 f32 0)", ":22: SECONDS above 0 is wanted"},
+        {"(measured gelu 8 f32 -1e-6)", ":22: SECONDS above 0 is wanted"},
+        {"(measured gelu 8 f32 nan)", ":22: SECONDS above 0 is wanted"},
+        {"(measured gelu 8 f32 inf)", ":22: SECONDS above 0 is wanted"},
         {"(measured gelu 8 f32 1e-6) (measured gelu 8 f32 2e-6)", ":28: this was measured twice"},
+        {"(share)", ":1: (share OPERATOR SIZE... TYPE SHARE) is wanted"},
+        {"(share linear 1 2 f32 0.5)", ":1: (share linear M N K TYPE SHARE) is wanted"},
+        {"(share gelu 8 f32 0)", ":19: SHARE above 0 is wanted"},
+        {"(share gelu 8 f32 0.5) (share gelu 8 f32 0.5)", ":24: this was measured twice"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         hyp_arena arena = {0};
@@ -257,8 +261,8 @@ static void too_many_measurements_are_refused(void **state)
 
 /* ---- roofline ---------------------------------------------------------------------------------------- */
 
-/* The cost of an operator on [m k] with weights [n k], as many as `layers`, in f32. */
-static double cost(const hyp_roofline *line, hyp_op op, int64_t m, int64_t n, int64_t k, const char *act)
+/* What `asked` says of an operator on [m k] with weights [n k], as many as `layers`, in f32. */
+static double ask(hyp_cost_fn asked, const hyp_roofline *line, hyp_op op, int64_t m, int64_t n, int64_t k, const char *act)
 {
     hyp_dims *dims;
     hyp_type x = {.dtype = HYP_F32, .rank = 2, .dims = {m, k}}, w = {.dtype = HYP_F32, .rank = 2, .dims = {n, k}};
@@ -285,9 +289,14 @@ static double cost(const hyp_roofline *line, hyp_op op, int64_t m, int64_t n, in
         q.input_count = 1;
         if (op == HYP_OP_softmax) attr = (hyp_attr){.kind = HYP_ATTR_INT, .i = -1};
     }
-    double seconds = hyp_roofline_cost(&q, (void *)(uintptr_t)line);
+    double answer = asked(&q, (void *)(uintptr_t)line);
     hyp_dims_destroy(dims);
-    return seconds;
+    return answer;
+}
+
+static double cost(const hyp_roofline *line, hyp_op op, int64_t m, int64_t n, int64_t k, const char *act)
+{
+    return ask(hyp_roofline_cost, line, op, m, n, k, act);
 }
 
 static hyp_roofline line_of(hyp_arena *arena, const char *name)
@@ -618,6 +627,27 @@ static void between_measurements_the_ratio_is_between_theirs(void **state)
     hyp_arena_dispose(&arena);
 }
 
+/* The share of the device that a kernel takes: as measured, between measurements between theirs, of others what a
+ * profile says of all, and no less than what it moves. */
+static void shares_are_those_that_were_measured(void **state)
+{
+    (void)state;
+    hyp_arena arena = {0};
+    static const char shares[] = "(crowding 0.125) (cache-bytes-per-second 1e13) (share linear 64 64 64 f32 0.25) "
+                                 "(share linear 64 1024 1024 f32 0.75)";
+    hyp_roofline line = measured_line(&arena, shares);
+    assert_true(fabs(ask(hyp_roofline_share, &line, HYP_OP_linear, 64, 64, 64, "none") - 0.25) < 1e-9);
+    assert_true(fabs(ask(hyp_roofline_share, &line, HYP_OP_fused_linear, 64, 1024, 1024, "relu") - 0.75) < 1e-9);
+    double between = ask(hyp_roofline_share, &line, HYP_OP_linear, 64, 256, 256, "none");
+    assert_true(between > 0.3 && between < 0.7);
+    assert_true(ask(hyp_roofline_share, &line, HYP_OP_softmax, 4, 4, 0, "none") == 0.125);
+    double moving = ask(hyp_roofline_share, &line, HYP_OP_relu, 1 << 12, 1 << 12, 0, "none");
+    assert_true(moving > 0.8 && moving <= 1);
+    line.profile.share_count = 0;
+    assert_true(ask(hyp_roofline_share, &line, HYP_OP_linear, 64, 64, 64, "none") < 0.25);
+    hyp_arena_dispose(&arena);
+}
+
 /* A core whose caches hold a megabyte, and what lies behind them takes a microsecond for each thousand bytes and a
  * launch ten. */
 static const char far_away[] = "(cache-bytes 1000000) (cache-bytes-per-second 1e10) (bytes-per-second 5e9)"
@@ -784,6 +814,7 @@ int main(void)
         cmocka_unit_test(a_convolution_of_one_tap_is_a_layer_where_it_runs_as_one),
         cmocka_unit_test(channels_of_an_image_cost_a_copy_where_its_kernels_read_no_parts),
         cmocka_unit_test(between_measurements_the_ratio_is_between_theirs),
+        cmocka_unit_test(shares_are_those_that_were_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -341,6 +341,10 @@ static void json_step(report *r, uint32_t index)
     json_tensors(r, "writes", tensors, list_of(step, hyp_plan_step_writes, tensors));
     hyp_strbuf_printf(&r->sb, ", \"flops\": %.0f, \"bytes\": %.0f, \"predicted_seconds\": ", work.flops, work.bytes);
     hyp_strbuf_double(&r->sb, step->predicted_seconds);
+    if (r->p->hop_seconds > 0) {
+        key(r, false, "share");
+        hyp_strbuf_double(&r->sb, step->share);
+    }
     json_string(r, false, "price", step->price);
     json_names(r, "rules", r->p->rule_names, step->rules, step->n_rules);
     json_names(r, "sources", r->p->source_names, step->sources, step->n_sources);
@@ -413,6 +417,10 @@ static void write_json(report *r)
     json_string(r, false, "model", p->model_name);
     key(r, false, "predicted_seconds");
     hyp_strbuf_double(sb, hyp_plan_predicted(p));
+    if (p->hop_seconds > 0) {
+        key(r, false, "hop_seconds");
+        hyp_strbuf_double(sb, p->hop_seconds);
+    }
     hyp_strbuf_printf(sb, ", \"model_hash\": \"%016" PRIx64 "\"", p->model_hash);
     json_names(r, "flags", p->flags, NULL, p->n_flags);
     hyp_strbuf_puts(sb, ",\n \"symbols\": [");

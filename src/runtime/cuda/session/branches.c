@@ -100,19 +100,23 @@ static hyp_status add_room(finder *f, const hyp_cuda_unit *u)
     return hyp_vec_push(&f->spans, b->diag, (hyp_span){u->room_at, u->room_at + u->room, true});
 }
 
-/* Predictions come from the plan, which may say anything. */
+/* Predictions come from the plan, which may say anything; of a step without one the floor is known, which steps at once
+ * share. A unit's share is that of its steps, each as long as it takes. */
 static void add_seconds(const hyp_cuda_build *b, uint32_t step, hyp_task *task)
 {
     const double most = 1e3;
     const HypPlan__Program *p = b->program;
-    hyp_step_work work = hyp_plan_step_work(p, step, b->values);
-    uint32_t first;
-    hyp_dtype dtype = hyp_plan_step_reads(p->steps[step], &first, 1) ? hyp_cuda_dtype(p, first) : HYP_F32;
-    double full = hyp_cuda_device_floor(b->session->model->device, p, dtype, work.flops, work.bytes);
-    double seconds = p->steps[step]->predicted_seconds;
-    full = isfinite(full) && full > 0 ? fmin(full, most) : 0;
-    seconds = isfinite(seconds) && seconds > full ? fmin(seconds, most) : full;
-    task->full += full;
+    double seconds = p->steps[step]->predicted_seconds, share = p->hop_seconds > 0 ? fmin(p->steps[step]->share, most) : 1;
+    if (!(seconds > 0)) {
+        hyp_step_work work = hyp_plan_step_work(p, step, b->values);
+        uint32_t first;
+        hyp_dtype dtype = hyp_plan_step_reads(p->steps[step], &first, 1) ? hyp_cuda_dtype(p, first) : HYP_F32;
+        seconds = hyp_cuda_device_floor(b->session->model->device, p, dtype, work.flops, work.bytes);
+        share = 1;
+        if (!(isfinite(seconds) && seconds > 0)) return;
+    }
+    seconds = fmin(seconds, most);
+    task->share = (task->share * task->seconds + share * seconds) / (task->seconds + seconds);
     task->seconds += seconds;
 }
 
@@ -177,7 +181,8 @@ static hyp_status find_tasks(finder *f, bool apart)
 
 static hyp_status schedule(finder *f, uint32_t streams)
 {
-    return hyp_timetable_make(f->branches->tasks, f->branches->count, streams, &f->branches->schedule, f->build->diag);
+    double hop = fmin(f->build->program->hop_seconds, 1);
+    return hyp_timetable_make(f->branches->tasks, f->branches->count, streams, hop, &f->branches->schedule, f->build->diag);
 }
 
 /* ---- where values lie -------------------------------------------------------------------------------------------- */
@@ -315,9 +320,11 @@ static void set_key(const hyp_cuda_session *s, const int64_t *values, hyp_choice
     snprintf(out->key, sizeof out->key, "streams of %zu steps, plan %016llx", p->n_steps, (unsigned long long)hash);
 }
 
-/* Offers every number of streams by the schedule that it has. */
+/* Offers every number of streams by the schedule that it has; more of them than are predicted to gain enough at a price
+ * that they do not win by. */
 static hyp_status offer(finder *f, hyp_choice *out)
 {
+    double best = INFINITY;
     hyp_choice_init(out);
     set_key(f->build->session, f->build->values, out);
     for (size_t i = 0; i < HYP_STREAM_WAYS; i++) {
@@ -325,8 +332,10 @@ static hyp_status offer(finder *f, hyp_choice *out)
         char name[HYP_CHOICE_NAME];
         HYP_TRY(schedule(f, streams));
         double seconds = f->branches->schedule.seconds;
+        bool gains = seconds < best * HYP_STREAMS_MUST_GAIN || i == 0;
+        if (gains) best = seconds;
         snprintf(name, sizeof name, streams == 1 ? "%u stream" : "%u streams", streams);
-        hyp_choice_offer(out, name, streams, streams == 1 ? HYP_STREAMS_MUST_GAIN * seconds : seconds, NULL);
+        hyp_choice_offer(out, name, streams, gains ? seconds : fmax(seconds, best / HYP_STREAMS_MUST_GAIN), NULL);
     }
     hyp_choose(out, NULL);
     return HYP_OK;
