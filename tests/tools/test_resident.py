@@ -1,6 +1,7 @@
 """bench and verify with tensors in the memory of a GPU, the emulated one (tests/runtime/cuda/emulator.cpp)."""
 import json
 import os
+import re
 import sys
 import tempfile
 
@@ -62,6 +63,13 @@ def check_side_by_side(plan):
     assert part < 0.95 and abs(figures["predicted_run_us"] - part * figures["predicted_us"]) < 1e-4 * figures["predicted_us"], figures
     line = next(line for line in run("hypatia", "bench", plan, *QUICK, *zeros).splitlines() if line.startswith("predicted "))
     assert f" {figures['predicted_run_us']:.3f} us side by side, {figures['predicted_us']:.3f} us one by one" in line, line
+    # The runtime chooses streams by the schedule that the compiler has priced.
+    said = hyp.tool("hypatia", "bench", plan, *QUICK, *zeros, "-v").stderr
+    found = re.search(r"side by side on (\d) streams: ([0-9.]+) us predicted, ([0-9.]+) on one", said)
+    assert found and int(found[1]) > 1, said
+    assert found[2] == f"{told['predicted_seconds'] * 1e6:.1f}", (said, told["predicted_seconds"])
+    assert found[3] == f"{sum(step['predicted_seconds'] for step in told['steps']) * 1e6:.1f}", said
+    assert told["hop_seconds"] > 0 and all(step["share"] >= 0 for step in told["steps"]), told
 
 
 def check_verify(folder, model, plan):
