@@ -307,6 +307,17 @@ static bool cuts_channels(const hyp_cost_query *q)
     return true;
 }
 
+/* Such channels of images where kernels want the channels last: who makes the whole turns it, and who reads a part turns
+ * that back, each in about the time of a transposition that leaves no two elements together. */
+static double turned_parts(const hyp_price *a)
+{
+    const hyp_cost_query *q = a->q;
+    double ratio, bytes = hyp_price_outputs(a), shape[] = {0, 1};
+    for (uint32_t i = 0; i < q->output_count; i++) shape[0] += hyp_price_elements(a, &q->outputs[i]);
+    hyp_measured_ratio(a->device, HYP_OP_transpose, q->outputs[0].dtype, shape, &ratio);
+    return 2 * hyp_price_pass(a, 0, 2 * bytes, 0) * ratio;
+}
+
 /* The devices of a group meet, and send each other what they have. */
 static double all_reduce(const hyp_price *a)
 {
@@ -338,6 +349,7 @@ double hyp_price_kernel(const hyp_price *a)
     bool cuts = cuts_out(q) && device->attention_reads_parts;
     bool turns = q->op == HYP_OP_transpose && q->attrs[0].count == 2; /* a layer's weight */
     if (q->in_place > 0 && q->in_place == q->output_count && (cuts || turns)) return VIEW_SECONDS;
+    if (is_windows(q) && cuts_channels(q)) return turned_parts(a);
     switch (q->op) {
     case HYP_OP_attention: return hyp_price_attention(a);
     case HYP_OP_attention_gradient: return hyp_price_attention_gradient(a);
