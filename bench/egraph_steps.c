@@ -4,8 +4,8 @@
  *
  * STEPS (20,000) times each: unites the next of so many leaves with those before, and rebuilds, from the oldest to the
  * youngest and the other way round; the same where leaves are operands of e-nodes, which become congruent; adds a leaf and
- * lists its class; adds a leaf and rebuilds; adds a leaf, unites it with the first, and rebuilds. Prints milliseconds, one
- * line of JSON. */
+ * lists its class; adds a leaf and rebuilds; adds a leaf, unites it with the first, and rebuilds; and unites the leaves of
+ * two towers of so many floors, each of which becomes congruent then. Prints milliseconds, one line of JSON. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,6 +86,27 @@ static double add(size_t steps, bool list, bool rebuild, bool join)
     return took;
 }
 
+static double towers(size_t floors)
+{
+    hyp_diag diag = {0};
+    hyp_egraph *eg = new_egraph();
+    hyp_symbol f;
+    hyp_class_id leaves[2] = {leaf(eg, 0), leaf(eg, 1)};
+    need(hyp_egraph_symbol(eg, "f", &f, &diag), &diag);
+    for (size_t t = 0; t < 2; t++) {
+        hyp_class_id top = leaves[t];
+        for (size_t i = 0; i < floors; i++) need(hyp_egraph_add(eg, f, &top, 1, &top, NULL, &diag), &diag);
+    }
+    need(hyp_egraph_rebuild(eg, &diag), &diag);
+    double begin = now();
+    need(hyp_egraph_union(eg, leaves[0], leaves[1], NULL, NULL, &diag), &diag);
+    need(hyp_egraph_rebuild(eg, &diag), &diag);
+    double took = now() - begin;
+    if (hyp_egraph_class_count(eg) != floors + 1) exit(1);
+    hyp_egraph_destroy(eg);
+    return took;
+}
+
 int main(int argc, char **argv)
 {
     size_t steps = 20000;
@@ -101,7 +122,7 @@ int main(int argc, char **argv)
            unite(steps, false, false), unite(steps, true, false));
     printf("\"unite_used_ms\": %.1f, \"unite_used_backwards_ms\": %.1f, ", unite(steps, false, true),
            unite(steps, true, true));
-    printf("\"list_ms\": %.1f, \"rebuild_ms\": %.1f, \"join_ms\": %.1f}\n", add(steps, true, false, false),
-           add(steps, false, true, false), add(steps, false, true, true));
+    printf("\"list_ms\": %.1f, \"rebuild_ms\": %.1f, \"join_ms\": %.1f, \"towers_ms\": %.1f}\n",
+           add(steps, true, false, false), add(steps, false, true, false), add(steps, false, true, true), towers(steps));
     return 0;
 }

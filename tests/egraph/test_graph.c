@@ -282,9 +282,72 @@ static void what_is_pushed_over_the_end_is_found(void **state)
     }
 }
 
+static hyp_class_id numbered(hyp_egraph *eg, char letter, uint32_t number)
+{
+    char name[16];
+    snprintf(name, sizeof name, "%c%u", letter, number);
+    return term(eg, name);
+}
+
+/* (f (f ... leaf)), so many floors. */
+static hyp_class_id tower(hyp_egraph *eg, hyp_symbol f, hyp_class_id leaf, uint32_t floors)
+{
+    for (uint32_t i = 0; i < floors; i++) must(hyp_egraph_add(eg, f, &leaf, 1, &leaf, NULL, &diag));
+    return leaf;
+}
+
+/* One union below makes two towers one, floor by floor: many more floors than a rebuild makes sweeps. */
+static void towers_become_one(void **state)
+{
+    (void)state;
+    enum { FLOORS = 30000 };
+    for (int explain = 0; explain < 2; explain++) {
+        hyp_egraph *eg = new_graph(explain, NULL);
+        hyp_symbol f;
+        must(hyp_egraph_symbol(eg, "f", &f, &diag));
+        hyp_class_id a = term(eg, "a"), b = term(eg, "b"), tops[2] = {tower(eg, f, a, FLOORS), tower(eg, f, b, FLOORS)};
+        must(hyp_egraph_rebuild(eg, &diag));
+        must(hyp_egraph_union(eg, a, b, NULL, NULL, &diag));
+        rebuild_and_check(eg);
+        assert_int_equal(hyp_egraph_find(eg, tops[0]), hyp_egraph_find(eg, tops[1]));
+        assert_int_equal(hyp_egraph_node_count(eg), FLOORS + 2);
+        assert_int_equal(hyp_egraph_class_count(eg), FLOORS + 1);
+        hyp_egraph_destroy(eg);
+    }
+}
+
+/* The same where each floor that falls was there before the one that makes it fall, so that sweeps in the order of age
+ * mend one floor each. */
+static void older_floors_fall_after_younger_ones(void **state)
+{
+    (void)state;
+    enum { FLOORS = 4000 };
+    hyp_egraph *eg = new_graph(false, NULL);
+    hyp_class_id leaf[2][FLOORS + 2];
+    hyp_symbol f;
+    must(hyp_egraph_symbol(eg, "f", &f, &diag));
+    for (uint32_t i = FLOORS + 1; i > 0; i--)
+        for (int side = 0; side < 2; side++) leaf[side][i] = numbered(eg, side ? 'm' : 'l', i);
+    for (uint32_t i = FLOORS; i > 0; i--)
+        for (int side = 0; side < 2; side++) {
+            hyp_class_id floor;
+            must(hyp_egraph_add(eg, f, &leaf[side][i], 1, &floor, NULL, &diag));
+            must(hyp_egraph_union(eg, floor, leaf[side][i + 1], NULL, NULL, &diag));
+        }
+    rebuild_and_check(eg);
+    size_t classes = hyp_egraph_class_count(eg);
+    must(hyp_egraph_union(eg, leaf[0][1], leaf[1][1], NULL, NULL, &diag));
+    rebuild_and_check(eg);
+    for (uint32_t i = 1; i <= FLOORS + 1; i++)
+        assert_int_equal(hyp_egraph_find(eg, leaf[0][i]), hyp_egraph_find(eg, leaf[1][i]));
+    assert_int_equal(hyp_egraph_class_count(eg), classes - FLOORS - 1);
+    hyp_egraph_destroy(eg);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(towers_become_one),            cmocka_unit_test(older_floors_fall_after_younger_ones),
         cmocka_unit_test(equal_terms_are_one_node),     cmocka_unit_test(any_arity_is_kept),
         cmocka_unit_test(congruence_follows_unions),    cmocka_unit_test(congruence_reaches_through_cycles),
         cmocka_unit_test(the_older_id_names_the_class), cmocka_unit_test(class_nodes_are_listed_oldest_first),

@@ -10,6 +10,13 @@
 /* So many sweeps over all rows cost about as much as an index. */
 enum { SWEEPS = 16 };
 
+/* So often all rows are looked at in one rebuild before it follows the index. */
+#ifdef HYP_SMALL_SIZES
+enum { FULL_SWEEPS = 1 };
+#else
+enum { FULL_SWEEPS = 32 };
+#endif
+
 /* Notes that a row says something new; idempotent within an epoch. */
 static hyp_status touch(hyp_egraph *eg, uint32_t row, hyp_diag *diag)
 {
@@ -278,22 +285,37 @@ static uint32_t first_to_sweep(const hyp_egraph *eg, size_t from)
     return first;
 }
 
-static hyp_status sweep(hyp_egraph *eg, failure *f, hyp_diag *diag)
+/* Drops the first `count` classes that lost a union, which nothing names any more. */
+static void settle_first(hyp_egraph *eg, size_t count)
 {
+    for (size_t i = 0; i < count; i++) hyp_eg_settle_class(eg, eg->pending.data[i]);
+    memmove(eg->pending.data, eg->pending.data + count, (eg->pending.len - count) * sizeof *eg->pending.data);
+    eg->pending.len -= count;
+}
+
+/* Sweeps until no row names a class that lost a union, or until so many rows were looked at that following the index is
+ * less work, which *out_cut says: of a tower whose leaf became another a sweep mends few floors. */
+static hyp_status sweep(hyp_egraph *eg, failure *f, bool *out_cut, hyp_diag *diag)
+{
+    enum { INDEX_BYTES = 128 }; /* of a row, and more */
+    bool may_follow = !eg->max_bytes || eg->bytes + INDEX_BYTES * eg->row_count <= eg->max_bytes;
+    uint64_t looked_at = 0;
     eg->index.ready = false;
     eg->index.sweeps++;
     uint32_t end = (uint32_t)eg->row_count;
-    for (size_t before = 0; before < eg->pending.len;) {
-        uint32_t first = first_to_sweep(eg, before);
-        before = eg->pending.len;
+    size_t done = 0;
+    while (done < eg->pending.len && !(may_follow && looked_at > (uint64_t)FULL_SWEEPS * eg->row_count)) {
+        uint32_t first = first_to_sweep(eg, done);
+        done = eg->pending.len;
+        looked_at += end > first ? end - first : 0;
         HYP_TRY(sweep_once(eg, first, &end, diag));
     }
-    for (size_t i = 0; i < eg->pending.len && eg->analysis.merge; i++) {
+    for (size_t i = 0; i < done && eg->analysis.merge; i++) {
         uint32_t loser = eg->pending.data[i];
         HYP_TRY(join_facts(eg, hyp_eg_find(eg, loser), hyp_fact(eg, loser), f, diag));
     }
-    for (size_t i = 0; i < eg->pending.len; i++) hyp_eg_settle_class(eg, eg->pending.data[i]);
-    eg->pending.len = 0;
+    *out_cut = done < eg->pending.len;
+    settle_first(eg, done);
     return HYP_OK;
 }
 
@@ -440,7 +462,10 @@ static hyp_status close_congruence(hyp_egraph *eg, failure *f, hyp_diag *diag)
     HYP_TRY(join_members(eg, f, diag));
     HYP_TRY(hyp_eg_link(eg, diag));
     if (eg->pending.len == 0) return HYP_OK;
-    return is_little(eg) ? follow(eg, f, diag) : sweep(eg, f, diag);
+    if (is_little(eg)) return follow(eg, f, diag);
+    bool cut = false;
+    HYP_TRY(sweep(eg, f, &cut, diag));
+    return cut ? follow(eg, f, diag) : HYP_OK;
 }
 
 hyp_status hyp_eg_rebuild(hyp_egraph *eg, hyp_diag *diag)
