@@ -102,8 +102,8 @@ int main(int argc, char **argv)
                 first = kept; /* ids of then are valid again */
             }
         }
-        printf("{\"workload\": \"for ever\", \"additions\": %zu, \"e_nodes\": %zu, \"most_ids\": %zu, \"resident_bytes\": %zu, "
-               "\"each_ns\": %.1f}\n",
+        printf("{\"workload\": \"for ever\", \"additions\": %zu, \"e_nodes\": %zu, \"most_ids\": %zu, "
+               "\"resident_bytes\": %zu, \"each_ns\": %.1f}\n",
                done, hyp_egraph_node_count(eg), most, resident(), (now() - begin) * 1e9 / (double)done);
         fflush(stdout);
     }
