@@ -1,4 +1,4 @@
-/* along_args.h - the arguments of the kernels of along.cu and places.cu, which the host fills in. As kernel_args.h. */
+/* along_args.h - the arguments of the kernels of along.cu, scans.cu and places.cu, which the host fills in. As kernel_args.h. */
 #ifndef HYP_RUNTIME_CUDA_KERNELS_ALONG_ARGS_H
 #define HYP_RUNTIME_CUDA_KERNELS_ALONG_ARGS_H
 

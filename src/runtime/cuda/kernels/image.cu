@@ -5,6 +5,7 @@
 #include "channels.cu"
 #include "scatter.cu"
 #include "along.cu"
+#include "scans.cu"
 #include "places.cu"
 #include "resize.cu"
 #include "sample.cu"

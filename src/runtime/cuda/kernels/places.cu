@@ -1,5 +1,5 @@
 // places.cu - elements that depend on where they are: one-hot rows, triangles, sequences in reverse. Part of image.cu,
-// behind along.cu.
+// behind scans.cu.
 
 #include "runtime/cuda/kernels/along_args.h"
 
