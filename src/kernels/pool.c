@@ -174,6 +174,7 @@ hyp_status hyp_kernel_read_max_unpool(const hyp_kernel_call *c, int64_t *out_eac
     for (int32_t a = 0; a < n; a++) {
         if (sizes->ints[a] < 1 || sizes->ints[a] > y->dims[2 + a])
             return hyp_kernel_fail(c, "the result is smaller than what the indices count in");
+        if (y->count == 0) continue; /* whose other sizes may be of any product */
         each *= sizes->ints[a];
         inner *= y->dims[2 + a];
     }

@@ -59,7 +59,7 @@ hyp_status hyp_cuda_add_pool(hyp_cuda_build *b, const HypPlan__Call *k, const hy
     if (y->count == 0) return HYP_OK;
     bool last = !norm && c->attrs[5].i != 0; /* of a mean: pads count; of places: they count by columns */
     hyp_cuda_pool args = {.dtype = x->dtype, .mean = mean, .count_pads = mean && last, .columns = !mean && last};
-    if (norm) args.norm = c->attrs[5].i;
+    if (norm && (args.norm = c->attrs[5].i) < 1) return hyp_kernel_fail(c, "the order of a norm is 1 at least");
     hyp_cuda_grid grid = {.kernel = kernel_of(x->dtype)};
     hyp_cuda_windows *w = &args.windows;
     hyp_cuda_windows_of(&window, x, y, w);
