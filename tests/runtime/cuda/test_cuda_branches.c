@@ -200,6 +200,53 @@ static void keep_line(const char *line, void *log)
     strncat(log, "\n", 4095 - strlen(log));
 }
 
+/* Scratch memory on so many streams for chains of n elements, each by way of a value of its own, all of which have one slot. */
+static size_t scratch_of(hyp_engine *engine, const char *streams, int64_t n)
+{
+    hyp_diag diag = {0};
+    hyp_context *context;
+    const hyp_tensor x = {.dtype = dtype, .rank = 1, .dims = {n}};
+    setenv("HYPATIA_CUDA_STREAMS", streams, 1);
+    if (hyp_context_create(engine, NULL, &context, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    unsetenv("HYPATIA_CUDA_STREAMS");
+    if (hyp_context_reserve(context, &x, 1, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    size_t bytes = hyp_context_scratch_bytes(context);
+    hyp_context_destroy(context);
+    return bytes;
+}
+
+static void add_chain(int i, uint32_t x, uint32_t n)
+{
+    char name[8];
+    snprintf(name, sizeof name, "y%d", i);
+    uint32_t between = pb_scratch(&builder, dtype, 0, 1, &n), one = pb_const(&builder, 1);
+    uint32_t y = pb_output(&builder, hyp_arena_strdup(&builder.arena, name), dtype, 1, &n);
+    for (int k = 0; k < 2; k++) {
+        HypPlan__Pointwise *s = pb_pointwise(&builder, HYP_F32, 1, pb_consts(&builder, 1, (int64_t[]){0}));
+        s->extents[0] = n;
+        pb_operand(&builder, s, k ? between : x, &one);
+        pb_result(&builder, s, k ? y : between, pb_instr(&builder, s, OP(TANH), 0, 0, 0, 0, HYP_F32));
+    }
+}
+
+/* Small values lie beside each other, so that all chains run at once; large ones keep the places that they have one by one. */
+static void large_values_take_no_more_memory_side_by_side(void **unused)
+{
+    (void)unused;
+    enum { SMALL = 256, LARGE = 12 << 20 };
+    dtype = HYP_F32;
+    seed = 1;
+    pb_init(&builder);
+    uint32_t n = pb_symbol(&builder, "n"), x = pb_input(&builder, "x", dtype, 1, &n);
+    for (int i = 0; i < OUTPUTS; i++) add_chain(i, x, n);
+    hyp_engine *engine = pb_load(&builder, HYP_DEVICE_CUDA);
+    const size_t each = SMALL * sizeof(float), beside = scratch_of(engine, "4", SMALL) - scratch_of(engine, "1", SMALL);
+    assert_int_equal(beside, (OUTPUTS - 1) * each);
+    assert_int_equal(scratch_of(engine, "4", LARGE), scratch_of(engine, "1", LARGE));
+    hyp_engine_destroy(engine);
+    check_runs("4", (int64_t[]){SMALL}, 1);
+}
+
 /* `wide` sums of the input, each of which is predicted to take so long, and what the log says of their streams. */
 static const char *said_of(int wide, double seconds, const char *streams, hyp_status *out_status)
 {
@@ -366,6 +413,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(graphs_do_what_steps_do_one_by_one),
         cmocka_unit_test(every_stream_has_room_and_workspace_of_its_own),
+        cmocka_unit_test(large_values_take_no_more_memory_side_by_side),
         cmocka_unit_test(side_by_side_is_what_is_predicted_to_pay),
         cmocka_unit_test(the_variable_says_how_many),
         cmocka_unit_test(tuning_keeps_what_is_faster),
