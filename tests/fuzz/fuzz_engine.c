@@ -1,7 +1,8 @@
 /* fuzz_engine.c - libFuzzer target: loads any bytes as a plan on a device, prepares three sets of shapes and runs them,
  * the latter two with other weights where these may be replaced, some with sizes that are rounded up, within limits of
- * memory and work. On a GPU the first runs again, as a graph. Plans may be refused anywhere; nothing may crash, hang, or
- * read or write beyond a tensor, nor may a GPU be lost (which is how it says that a kernel did).
+ * memory and work. On a GPU the first runs again, as a graph; of one plan of 16 it is tuned, and runs again. Plans may
+ * be refused anywhere; nothing may crash, hang, or read or write beyond a tensor, nor may a GPU be lost (which is how
+ * it says that a kernel did).
  *
  * The device is that of FUZZ_DEVICE (cpu, reference, cuda); cpu where it is not set.
  */
@@ -17,9 +18,10 @@
 #include "hypatia/runtime.h"
 
 enum { MAX_EDGES = 64, MAX_TENSOR = 8 << 20, MAX_SCRATCH = 64 << 20 };
-static const double max_work = 3e8, max_emulated = 2e6; /* of a GPU in host memory: a microsecond a warp, some tens a launch */
+static const double max_work = 3e8,
+                    max_emulated = 2e6; /* of a GPU in host memory: a microsecond a warp, some tens a launch */
 
-uint64_t fuzz_opened, fuzz_prepared, fuzz_ran, fuzz_rounded, fuzz_updated;
+uint64_t fuzz_opened, fuzz_prepared, fuzz_ran, fuzz_rounded, fuzz_updated, fuzz_tuned;
 
 static hyp_device_kind device(void)
 {
@@ -112,14 +114,24 @@ static void read_variables(const hyp_engine *engine, hyp_context *context)
     if (!is_done(hyp_context_variables_reset(context, &diag), &diag)) abort();
 }
 
-static void try_shapes(hyp_engine *engine, hyp_context *context, bool rounded, int64_t size)
+/* Everything that could do a step, for a moment; the next run is by what was faster. */
+static void tune(hyp_context *context, const hyp_tensor *inputs, size_t in)
+{
+    const hyp_tune_options options = {.size = sizeof options, .seconds = 0.01};
+    hyp_diag diag = {0};
+    if (is_done(hyp_context_tune(context, inputs, in, &options, NULL, &diag), &diag)) fuzz_tuned++;
+}
+
+/* `tuned`: between two runs. */
+static void try_shapes(hyp_engine *engine, hyp_context *context, bool rounded, bool tuned, int64_t size)
 {
     hyp_tensor inputs[MAX_EDGES] = {{0}}, outputs[MAX_EDGES] = {{0}};
     size_t in = hyp_engine_input_count(engine), out = hyp_engine_output_count(engine);
     bool fits = set_dims(engine, inputs, in, size);
     for (size_t i = 0; i < in && fits; i++) fits = take(&inputs[i], i + (uint64_t)size);
     for (size_t i = 0; i < out; i++) outputs[i].dtype = hyp_engine_output(engine, i)->dtype;
-    for (int again = 0; fits && again < (size == 3 && device() == HYP_DEVICE_CUDA ? 2 : 1); again++) {
+    for (int again = 0; fits && again < (tuned || (size == 3 && device() == HYP_DEVICE_CUDA) ? 2 : 1); again++) {
+        if (again && tuned) tune(context, inputs, in);
         run(context, rounded, inputs, in, outputs, out);
         for (size_t i = 0; i < out; i++) hyp_free(outputs[i].data), outputs[i].data = NULL;
     }
@@ -161,7 +173,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const int64_t sizes[] = {3, 1, 0};
     hyp_engine_options options = {.size = sizeof options, .device = device(), .threads = 1, .checks = HYP_CHECKS_OFF};
-    hyp_context_options limits = {.size = sizeof limits, .memory_limit = MAX_SCRATCH, .work_limit = device() == HYP_DEVICE_CUDA ? max_emulated : max_work};
+    hyp_context_options limits = {.size = sizeof limits,
+                                  .memory_limit = MAX_SCRATCH,
+                                  .work_limit = device() == HYP_DEVICE_CUDA ? max_emulated : max_work};
     uint64_t drawn = hyp_hash(data, size, 0);
     options.memory_limit = drawn % 4 ? MAX_SCRATCH : (uint64_t)4096 << (drawn >> 8) % 12;
     if (drawn % 8 > 5) limits.memory_limit = (uint64_t)4096 << (drawn >> 16) % 12;
@@ -178,7 +192,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fuzz_opened++;
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             if (i == 1) replace_weights(engine);
-            try_shapes(engine, context, rounded, sizes[i]);
+            try_shapes(engine, context, rounded, i == 0 && (drawn >> 32) % 16 == 0, sizes[i]);
             read_variables(engine, context);
             want_kept(hyp_engine_memory_bytes(engine), options.memory_limit);
             want_kept(hyp_context_memory_bytes(context), limits.memory_limit);

@@ -12,5 +12,6 @@ extern uint64_t fuzz_opened;             /* plans that loaded */
 extern uint64_t fuzz_prepared, fuzz_ran; /* sets of shapes */
 extern uint64_t fuzz_rounded;            /* of those that ran: with sizes rounded up */
 extern uint64_t fuzz_updated;            /* plans whose weights were replaced */
+extern uint64_t fuzz_tuned;              /* plans that were tuned */
 
 #endif

@@ -37,8 +37,9 @@ typedef struct request {
 
 /* What the children tell. */
 typedef struct shared {
-    long mutation;                                  /* under way; -1: the plan as it is */
-    uint64_t cases, opened, prepared, ran, rounded, updated, refused; /* refused: plans that do not run unchanged */
+    long mutation; /* under way; -1: the plan as it is */
+    uint64_t cases, opened, prepared, ran, rounded, updated, tuned;
+    uint64_t refused; /* plans that do not run unchanged */
 } shared;
 
 static shared *told;
@@ -163,7 +164,7 @@ static void child(const request *r, const char *path, long from)
     if (r->only >= 0) run_mutation(map.data, map.size, (uint64_t)r->only, r->save);
     hyp_unmap(&map);
     told->opened += fuzz_opened, told->prepared += fuzz_prepared, told->ran += fuzz_ran;
-    told->rounded += fuzz_rounded, told->updated += fuzz_updated;
+    told->rounded += fuzz_rounded, told->updated += fuzz_updated, told->tuned += fuzz_tuned;
     exit(0); /* so that leaks are told */
 }
 
@@ -258,9 +259,9 @@ int main(int argc, char **argv)
     unlink(scratch);
     printf("%llu plans do not run unchanged\n"
            "%llu plans, of which %llu loaded; %llu sets of shapes were prepared, %llu ran, %llu with sizes rounded up; "
-           "of %llu weights were replaced; %d findings\n",
+           "of %llu weights were replaced, %llu were tuned; %d findings\n",
            (unsigned long long)told->refused, (unsigned long long)told->cases, (unsigned long long)told->opened,
            (unsigned long long)told->prepared, (unsigned long long)told->ran, (unsigned long long)told->rounded,
-           (unsigned long long)told->updated, findings);
+           (unsigned long long)told->updated, (unsigned long long)told->tuned, findings);
     return findings > 0 || told->ran == 0 || (r.count >= 100 && (told->updated == 0 || told->rounded == 0));
 }

@@ -138,6 +138,25 @@ static void a_run_whose_steps_are_timed_computes_the_same(void **state)
     }
 }
 
+/* A step that is a copy of an input, which a run may do beside all others, is built by itself, too. */
+static void what_copies_inputs_can_be_tuned(void **state)
+{
+    (void)state;
+    static dims_list dims = {{6, 7}};
+    hyp_diag diag = {0};
+    pair p;
+    pb_init(&builder);
+    const uint32_t shape[] = {pb_symbol(&builder, "rows"), pb_const(&builder, 7)};
+    uint32_t x = pb_input(&builder, "x", HYP_I32, 2, shape), y = pb_output(&builder, "y", HYP_U32, 2, shape);
+    pb_call_symbol(&builder, pb_call(&builder, "bit-cast", 1, &x, y), "u32");
+    pair_open(&dev, &builder, &p);
+    const hyp_tensor in = {.dtype = HYP_I32, .rank = 2, .dims = {6, 7}};
+    if (hyp_context_tune(p.cuda_context, &in, 1, NULL, NULL, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    pair_check(&dev, &p, dims, (tolerance){0});
+    pair_close(&p);
+    pb_dispose(&builder);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +164,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(small_types_compute_the_same),
         cmocka_unit_test(tf32_computes_the_same),
         cmocka_unit_test(a_run_whose_steps_are_timed_computes_the_same),
+        cmocka_unit_test(what_copies_inputs_can_be_tuned),
     };
     if (!device_start(&dev, argc, argv)) return 77;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

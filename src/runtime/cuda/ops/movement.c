@@ -165,7 +165,7 @@ static bool is_aside(const hyp_cuda_build *b, const copy *p)
     HypPlan__Place from = b->program->tensors[hyp_plan_root(b->program, p->x)]->place;
     if (b->session->model->gated < b->program->n_steps) return false; /* an input may be a variable, which changes at the end */
     return (from == HYP_PLAN__PLACE__PLACE_INPUT || from == HYP_PLAN__PLACE__PLACE_WEIGHT) &&
-           b->program->tensors[p->y]->place == HYP_PLAN__PLACE__PLACE_OUTPUT && !b->read[p->y];
+           b->program->tensors[p->y]->place == HYP_PLAN__PLACE__PLACE_OUTPUT && b->read && !b->read[p->y];
 }
 
 /* Puts the newest op, a copy, in its place: into the one before it, or to those in front that may run aside. */

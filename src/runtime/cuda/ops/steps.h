@@ -16,7 +16,7 @@ typedef struct hyp_cuda_build {
     hyp_cuda_prepared *prepared;
     const HypPlan__Program *program;
     const int64_t *values;
-    const bool *read; /* by tensor that is no view: a step reads it; NULL where products alone are built */
+    const bool *read; /* by tensor that is no view: a step reads it; NULL where a step is built by itself */
     uint32_t step;
     uint32_t unit;          /* the step that ops are added for, which may be done together with later ones */
     size_t workspace, room; /* bytes that its ops use of the session's */
