@@ -95,7 +95,7 @@ static const char own_functions[] = "#define NUM(x) ((float)(x))\n"
                                     "#define own_at_most(x, limit) ((x) > (limit) ? (limit) : (x))\n"
                                     "#define own_sigmoid(x) (1 / (1 + hyp_exp(-(x))))\n"
                                     "#define own_softplus(x) (own_relu(x) + log1pf(hyp_exp(-fabsf(x))))\n"
-                                    "#define own_gelu(x) (NUM(0.5) * (x) * (NUM(1.0) + hyp_erf((x) * NUM(0.70710678118654752440))))\n"
+                                    "#define own_gelu(x) (0.5f * (x) * (1 + hyp_erf((x) * 0.70710678118654752440f)))\n"
                                     "#define own_elu(x, alpha, gamma) ((gamma) * ((x) > 0 ? (x) : (alpha) * expm1f(x)))\n"
                                     "#define lib_exp hyp_exp\n"
                                     "#define lib_tanh hyp_tanh\n"
@@ -103,7 +103,8 @@ static const char own_functions[] = "#define NUM(x) ((float)(x))\n"
 static const struct {
     const char *text, *file;
 } made_of[] = {
-    {"LIB(exp)", "exp"}, {"LIB(tanh)", "tanh"}, {"LIB(erf)", "erf"}, {"OWN(gelu)", "erf"}, {"OWN(sigmoid)", "exp"}, {"OWN(softplus)", "exp"}};
+    {"LIB(exp)", "exp"},  {"LIB(tanh)", "tanh"},   {"LIB(erf)", "erf"},
+    {"OWN(gelu)", "erf"}, {"OWN(sigmoid)", "exp"}, {"OWN(softplus)", "exp"}};
 enum { MADE_OF = sizeof made_of / sizeof *made_of };
 
 bool hyp_c99_has_function(int number)

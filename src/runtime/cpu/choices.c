@@ -354,8 +354,8 @@ static int64_t last_of(const asked *a, const HypPlan__Call__Attr *list)
     return list->n_dims > 0 ? a->values[list->dims[list->n_dims - 1]] : 1;
 }
 
-/* What the kernel of channels by themselves takes over what oneDNN is predicted to: where it holds a line of 5 or 7 places in
- * registers it is faster with vectors of 16 floats, unless so many places share a set of the first-level cache. With
+/* What the kernel of channels by themselves takes over what oneDNN is predicted to: where it holds a line of 5 or 7 places
+ * in registers it is faster with vectors of 16 floats, unless so many places share a set of the first-level cache. With
  * vectors of 4 it is taken: oneDNN 2.6 cannot do them all for SSE4.1 (onednn_cannot_convolve). */
 static double channels_over_onednn(const asked *a, const HypPlan__Call *call)
 {
@@ -386,9 +386,10 @@ static void offer_neighbours(asked *a, const HypPlan__Call *call)
                                                      : NULL);
 }
 
-/* Our own ways to convolve. The kernel of groups is faster where these have fewer channels than oneDNN's vectors. A product and sums are faster for transposed convolutions, and where a
- * convolution makes too few channels to fill vectors of many, or has so few places that reading its weights counts; not
- * where the columns that a row of results needs leave the cache. */
+/* Our own ways to convolve. The kernel of groups is faster where these have fewer channels than oneDNN's vectors. A product
+ * and sums are faster for transposed convolutions, and where a convolution makes too few channels to fill vectors of many,
+ * or has so few places that reading its weights counts; not where the columns that a row of results needs leave the
+ * cache. */
 static void offer_convolution(asked *a)
 {
     const HypPlan__Call *call = a->step->call;

@@ -119,12 +119,13 @@ DEPTHWISE(depthwise_1, 8, depthwise_some(t, c, 0, 1, 8), depthwise_some(t, c, do
 static const struct depthwise_size {
     int64_t along, results;
     void (*run)(const depthwise_args *t);
-} depthwise_sizes[] = {{3, 8, depthwise_run_8_3}, {3, 4, depthwise_run_4_3}, {3, 2, depthwise_run_2_3}, {3, 1, depthwise_run_1_3},
-                       {5, 8, depthwise_run_8_5}, {5, 4, depthwise_run_4_5}, {5, 2, depthwise_run_2_5}, {5, 1, depthwise_run_1_5},
-                       {7, 8, depthwise_run_8_7}, {7, 4, depthwise_run_4_7}, {7, 2, depthwise_run_2_7}, {7, 1, depthwise_run_1_7},
-                       {0, 6, depthwise_6},       {0, 3, depthwise_3},       {0, 1, depthwise_1}};
+} depthwise_sizes[] = {
+    {3, 8, depthwise_run_8_3}, {3, 4, depthwise_run_4_3}, {3, 2, depthwise_run_2_3}, {3, 1, depthwise_run_1_3},
+    {5, 8, depthwise_run_8_5}, {5, 4, depthwise_run_4_5}, {5, 2, depthwise_run_2_5}, {5, 1, depthwise_run_1_5},
+    {7, 8, depthwise_run_8_7}, {7, 4, depthwise_run_4_7}, {7, 2, depthwise_run_2_7}, {7, 1, depthwise_run_1_7},
+    {0, 6, depthwise_6},       {0, 3, depthwise_3},       {0, 1, depthwise_1}};
 
-/* Whether `count` results from i on can be a tile: as a run each has a place on the line, else windows lie on it as a whole. */
+/* Whether `count` results from i on can be a tile: as a run each has a place on the line, else all windows lie on it. */
 static bool depthwise_fits(const hyp_parts *p, int64_t i, int64_t count, int64_t along, bool is_run)
 {
     if (!is_run) return count == 1 || p->first[i + count] - p->first[i] == count * along;
