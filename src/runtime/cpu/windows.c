@@ -294,7 +294,8 @@ int64_t hyp_cpu_count_neighbours(const hyp_cpu_kernels *kernels, int64_t channel
     int64_t panel = (int64_t)kernels->panel * kernels->width, found = 1;
     for (int64_t p = 1; p <= MOST && p * channels <= panel; p *= 2) {
         double vectors = (double)((p * channels + kernels->width - 1) / kernels->width);
-        costs[p] = fmax(vectors + ROWS, ROWS * vectors) / (double)(ROWS * p) * (double)(kernel + (p - 1) * stride);
+        double along = (double)kernel + (double)(p - 1) * (double)stride;
+        costs[p] = fmax(vectors + ROWS, ROWS * vectors) / (double)(ROWS * p) * along;
         least = fmin(least, costs[p]);
     }
     if (!(least < INFINITY)) return 1;
