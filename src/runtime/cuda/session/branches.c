@@ -332,7 +332,7 @@ static hyp_status offer(finder *f, hyp_choice *out)
         char name[HYP_CHOICE_NAME];
         HYP_TRY(schedule(f, streams));
         double seconds = f->branches->schedule.seconds;
-        bool gains = seconds < best * HYP_STREAMS_MUST_GAIN || i == 0;
+        bool gains = seconds < best * HYP_STREAMS_MUST_GAIN;
         if (gains) best = seconds;
         snprintf(name, sizeof name, streams == 1 ? "%u stream" : "%u streams", streams);
         hyp_choice_offer(out, name, streams, gains ? seconds : fmax(seconds, best / HYP_STREAMS_MUST_GAIN), NULL);
