@@ -20,6 +20,9 @@
 #define LONGEST 1.35
 #define SHORTEST 20
 
+/* The part of the time that is for steps side by side. */
+#define STREAMS_PART 0.3
+
 enum {
     ROUNDS = 3,
     LAUNCHES = 3, /* times that a launch and simple arithmetic are measured, for they are part of all others */
@@ -156,6 +159,7 @@ static void list_kernels(calibration *c)
 typedef struct results {
     double launch, bytes_per_second, cache_bytes, cache_bytes_per_second, last_cache_bytes, last_cache_bytes_per_second;
     double far_launch, far_bytes_per_second;
+    calibration_streams streams; /* of a GPU */
     double pointwise, *kernels;
     size_t rounds, slow,
         late; /* rounds done, kernels left out because they are too slow, or because the time was over */
@@ -286,6 +290,10 @@ static int measure_gpu(calibration *c, results *r)
     int code = time_kernel(c, &(calibration_kernel){"relu", HYP_F32, {TINY}, false}, 0, &r->launch);
     if (code == CLI_OK) code = time_moving(c, "memory", BEYOND, &r->bytes_per_second);
     if (code == CLI_OK) code = time_moving(c, "cache", CACHED, &r->cache_bytes_per_second);
+    show_progress(c, "steps side by side");
+    if (code == CLI_OK)
+        code = calibrate_streams(c->options, &c->normal, timing_now() + STREAMS_PART * c->options->seconds, c->args,
+                                 &r->streams);
     return code;
 }
 
@@ -376,7 +384,8 @@ static void print_summary(const calibration *c, const results *r, const char *pa
     for (size_t i = 0; i < c->kernel_count; i++) measured += r->kernels[i] > 0 && !is_like_the_one_before(c, i);
     fprintf(stderr, "%s: measured %zu kernels of %s, %s%zu time%s, and %s in %.0f s: %s\n", c->args->tool, measured,
             c->gpu ? "the GPU" : "one core", r->rounds > 1 ? "the least of " : "", r->rounds, r->rounds == 1 ? "" : "s",
-            c->gpu ? "its memory" : "its memory, caches and what more threads bring", timing_now() - c->begin,
+            c->gpu ? "its memory and steps side by side" : "its memory, caches and what more threads bring",
+            timing_now() - c->begin,
             strcmp(path, "-") == 0 ? "standard output" : path);
     if (r->slow > 0) fprintf(stderr, "left out: %zu layers of which one run takes too long\n", r->slow);
     if (r->late > 0)
@@ -394,6 +403,25 @@ static void print_caches(FILE *to, const results *r)
     if (r->last_cache_bytes > 0)
         fprintf(to, "  (last-cache-bytes %.0f)\n  (last-cache-bytes-per-second %.4g)\n", r->last_cache_bytes,
                 r->last_cache_bytes_per_second);
+}
+
+static void print_entry(FILE *to, const char *kind, const calibration_kernel *k, hyp_dtype type, double value)
+{
+    fprintf(to, "  (%s %s", kind, k->op);
+    for (int a = 0; a < CALIBRATION_SIZES && k->shape[a]; a++) fprintf(to, " %lld", (long long)k->shape[a]);
+    fprintf(to, " %s %.4g)\n", hyp_dtype_name(type), value);
+}
+
+/* Kernels of one type of 16 bits take as much of the device as those of the other. */
+static void print_streams(FILE *to, const calibration_streams *streams)
+{
+    if (streams->hop > 0) fprintf(to, "  (hop-seconds %.3g)\n", streams->hop);
+    for (size_t i = 0; i < calibration_share_count; i++) {
+        const calibration_kernel *k = &calibration_shares[i];
+        if (!(streams->shares[i] > 0)) continue;
+        print_entry(to, "share", k, k->type, streams->shares[i]);
+        if (k->type == HYP_BF16) print_entry(to, "share", k, HYP_F16, streams->shares[i]);
+    }
 }
 
 /* What is not measured is as in the built-in profile of the device. */
@@ -421,13 +449,9 @@ static void print_profile(FILE *to, const calibration *c, const results *r)
     for (size_t i = 0; i < r->speedup_count; i++)
         fprintf(to, "  (speedup %d %.3g %.3g)\n", r->speedups[i].threads, r->speedups[i].compute,
                 r->speedups[i].memory);
-    for (size_t i = 0; i < c->kernel_count; i++) {
-        const calibration_kernel *k = &c->kernels[i];
-        if (!(r->kernels[i] > 0)) continue;
-        fprintf(to, "  (measured %s", k->op);
-        for (int a = 0; a < CALIBRATION_SIZES && k->shape[a]; a++) fprintf(to, " %lld", (long long)k->shape[a]);
-        fprintf(to, " %s %.4g)\n", hyp_dtype_name(k->type), r->kernels[i]);
-    }
+    print_streams(to, &r->streams);
+    for (size_t i = 0; i < c->kernel_count; i++)
+        if (r->kernels[i] > 0) print_entry(to, "measured", &c->kernels[i], c->kernels[i].type, r->kernels[i]);
     fputs(")\n", to);
 }
 
@@ -470,9 +494,11 @@ int calibrate(const char *path, const measure_options *o, const cli_args *args)
                      .rounds = o->device == HYP_DEVICE_CUDA ? 1 : ROUNDS};
     hyp_compile_options compile = {.size = sizeof compile};
     list_kernels(&c);
-    results r = {.kernels = cli_alloc(NULL, c.kernel_count, sizeof *r.kernels)};
+    results r = {.kernels = cli_alloc(NULL, c.kernel_count, sizeof *r.kernels),
+                 .streams.shares = cli_alloc(NULL, calibration_share_count, sizeof(double))};
     c.all = c.rounds * c.kernel_count + OTHERS;
     for (size_t i = 0; i < c.kernel_count; i++) r.kernels[i] = 0;
+    for (size_t i = 0; i < calibration_share_count; i++) r.streams.shares[i] = 0;
     for (int n = 1; n < threads && !c.gpu; n *= 2) c.all += 2 * SPEEDUP_TIMES;
     c.begin = timing_now();
     c.deadline = c.begin + LONGEST * fmax(o->seconds, SHORTEST);
@@ -487,6 +513,7 @@ int calibrate(const char *path, const measure_options *o, const cli_args *args)
     if (code == CLI_OK) code = write_profile(path, &c, &r);
     if (code == CLI_OK && !o->quiet) print_summary(&c, &r, path);
     free(r.kernels);
+    free(r.streams.shares);
     free(c.kernels);
     return code;
 }

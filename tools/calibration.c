@@ -56,6 +56,8 @@ const calibration_kernel calibration_kernels[] = {
     {"linear", HYP_F32, {1, 4096, 4096}, true},
     {"linear", HYP_F32, {1, 50257, 768}, true},
     {"linear", HYP_F32, {32, 4096, 1024}, true},
+    {"linear", HYP_F32, {64, 1024, 1024}, true},
+    {"linear", HYP_F32, {64, 4096, 1024}, true},
     {"linear", HYP_F32, {128, 2304, 768}, true},
     {"linear", HYP_F32, {1024, 10, 2048}, true},
     {"linear", HYP_F32, {1024, 768, 768}, true},
@@ -160,6 +162,7 @@ const calibration_kernel calibration_kernels[] = {
     {"transpose", HYP_F32, {12845056, 1}, true},
     {"transpose", HYP_F32, {12582912, 64}, true},
     {"transpose", HYP_F32, {24576, 64}, false},
+    {"transpose", HYP_F32, {61440, 64}, true},
     {"transpose", HYP_F32, {393216, 64}, false},
     {"gather", HYP_F32, {256}, false},
     {"gather", HYP_F32, {24576}, false},
@@ -491,4 +494,78 @@ int calibration_model(onnx_model *model, const calibration_kernel *k, int64_t sw
     else
         make_pointwise(&m, op, k->shape[0]);
     return CALIBRATION_SUM;
+}
+
+/* ---- side by side ------------------------------------------------------------------------------------------- */
+
+const calibration_kernel calibration_shares[] = {
+    {"linear", HYP_F32, {64, 1024, 1024}, false},   {"linear", HYP_BF16, {64, 1024, 1024}, false},
+    {"matmul", HYP_F32, {16, 64, 64, 64}, false},   {"matmul", HYP_BF16, {16, 64, 64, 64}, false},
+    {"conv", HYP_F32, {784, 128, 128, 9, 1}, false}, {"conv", HYP_BF16, {784, 128, 128, 9, 1}, false},
+    {"linear", HYP_F32, {64, 256, 256}, false},     {"linear", HYP_BF16, {64, 256, 256}, false},
+    {"linear", HYP_F32, {64, 4096, 1024}, false},   {"linear", HYP_BF16, {64, 4096, 1024}, false},
+    {"linear", HYP_F32, {1, 2048, 1024}, false},    {"linear", HYP_BF16, {1, 2048, 1024}, false},
+    {"linear", HYP_F32, {1024, 1024, 1024}, false}, {"linear", HYP_BF16, {1024, 1024, 1024}, false},
+    {"conv", HYP_F32, {3136, 64, 64, 9, 1}, false}, {"conv", HYP_BF16, {3136, 64, 64, 9, 1}, false},
+    {"conv", HYP_F32, {196, 256, 256, 9, 1}, false}, {"conv", HYP_BF16, {196, 256, 256, 9, 1}, false},
+    {"conv", HYP_F32, {784, 256, 256, 1, 1}, false}, {"conv", HYP_BF16, {784, 256, 256, 1, 1}, false},
+    {"linear", HYP_F32, {64, 512, 512}, false},     {"linear", HYP_BF16, {64, 512, 512}, false},
+    {"matmul", HYP_F32, {12, 256, 256, 256}, false}, {"matmul", HYP_BF16, {12, 256, 256, 256}, false}};
+const size_t calibration_share_count = sizeof calibration_shares / sizeof *calibration_shares;
+
+/* The name of what kernel `k` of a chain gives, -1 of what it begins with. */
+static const char *name_of(char out[24], int chain, int k)
+{
+    snprintf(out, 24, "c%d.%d", chain, k + 1);
+    return out;
+}
+
+/* A kernel of a chain. No two have the same weights, or they would be one. */
+static void add_link(const making *m, const calibration_crowd *c, int chain, int k)
+{
+    char x[24], other[24], y[24], w[32];
+    const int64_t *s = m->s, side = root(s[3]), pads[4] = {side / 2, side / 2, side / 2, side / 2};
+    const double one = 1 + chain + c->chains * k;
+    name_of(x, chain, k - 1);
+    name_of(other, (chain + 1) % c->chains, k - 1);
+    name_of(y, chain, k);
+    snprintf(w, sizeof w, "w%d.%d", chain, k);
+    if (strcmp(c->kernel.op, "linear") == 0) {
+        add_constant(m, w, 2, (int64_t[]){s[1], s[2]}, 1 / (one * (double)s[2]));
+        add_node(m, (onnx_node){.op = "Gemm", .inputs = {"x", w}, .output = y, .attrs = {{"transB", .i = 1}}});
+        add_output(m, y, 2, (int64_t[]){s[0], s[1]});
+    } else if (strcmp(c->kernel.op, "matmul") == 0) {
+        add_node(m, (onnx_node){.op = "MatMul", .inputs = {x, c->crossing ? other : "square"}, .output = y});
+    } else {
+        add_constant(m, w, 4, (int64_t[]){s[1], s[2], side, side}, 1 / (one * (double)(s[2] * s[3])));
+        add_node(m, (onnx_node){.op = "Conv", .inputs = {x, w}, .output = y, .attrs = {{"pads", pads, 4, 0}}});
+    }
+}
+
+/* What a chain begins with: the input times a number of its own. */
+static void add_head(const making *m, int chain)
+{
+    char factor[32], head[24];
+    snprintf(factor, sizeof factor, "f%d", chain);
+    add_constant(m, factor, 1, (int64_t[]){1}, 1.0 / (1 + chain));
+    add_node(m, (onnx_node){.op = "Mul", .inputs = {"x", factor}, .output = name_of(head, chain, -1)});
+}
+
+void calibration_crowd_model(onnx_model *model, const calibration_crowd *c)
+{
+    const int64_t *s = c->kernel.shape, side = root(s[0]);
+    const making m = {model, c->kernel.type, s};
+    const bool linear = strcmp(c->kernel.op, "linear") == 0, product = strcmp(c->kernel.op, "matmul") == 0;
+    const int64_t rows[2] = {s[0], s[2]}, batch[3] = {s[0], s[1], s[3]}, result[3] = {s[0], s[1], s[2]},
+                  image[4] = {1, s[1], side, side};
+    const int rank = linear ? 2 : product ? 3 : 4;
+    add_input(&m, "x", rank, linear ? rows : product ? batch : image);
+    if (product && !c->crossing) add_input(&m, "square", 3, (int64_t[]){s[0], s[3], s[2]});
+    for (int chain = 0; chain < c->chains && !linear; chain++) add_head(&m, chain);
+    for (int k = 0; k < c->length; k++)
+        for (int chain = 0; chain < c->chains; chain++) add_link(&m, c, chain, k);
+    for (int chain = 0; chain < c->chains && !linear; chain++) {
+        char last[24];
+        add_output(&m, name_of(last, chain, c->length - 1), rank, product ? result : image);
+    }
 }

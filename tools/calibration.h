@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "measure.h"
 #include "onnx_writer.h"
 
 enum { CALIBRATION_SIZES = 5 };
@@ -31,5 +32,29 @@ int calibration_model(onnx_model *m, const calibration_kernel *kernel, int64_t s
 bool calibration_is_trained(const calibration_kernel *kernel);
 /* Is it known to plans only after rewriting? */
 bool calibration_is_rewritten(const calibration_kernel *kernel);
+
+/* What is run side by side to see how much it slows itself down. */
+typedef struct calibration_crowd {
+    calibration_kernel kernel; /* a linear, a product of matrices or a convolution */
+    int chains, length;        /* of which each kernel but a linear, which reads the input, reads the one before it */
+    bool crossing;             /* products read the next chain, too */
+} calibration_crowd;
+void calibration_crowd_model(onnx_model *m, const calibration_crowd *crowd);
+
+/* The kernels whose shares of the device are measured. */
+extern const calibration_kernel calibration_shares[];
+extern const size_t calibration_share_count;
+
+/* ---- calibrate_streams.c ------------------------------------------------------------------------------------ */
+
+/* What a GPU makes of steps at once. */
+typedef struct calibration_streams {
+    double hop;     /* seconds */
+    double *shares; /* by calibration_shares; 0: there was no time */
+} calibration_streams;
+/* Measures until `deadline` (timing_now), by the rules that bring graphs to normal form. *out is zeroed, its list the
+ * caller's. An exit code after a message. */
+int calibrate_streams(const measure_options *o, const cli_list *rules, double deadline, const cli_args *args,
+                      calibration_streams *out);
 
 #endif
