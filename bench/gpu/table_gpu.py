@@ -44,6 +44,12 @@ def make_inputs(path, device):
     return inputs
 
 
+def target_of(device):
+    """With the costs of the GPU here, if there are such."""
+    known = [name for name in ("h100", "h200") if device == "cuda" and name in torch.cuda.get_device_name().lower()]
+    return ":".join([device, *known])
+
+
 def wait(stream, way):
     """A kernel that failed is known by the way that it belongs to."""
     try:
@@ -89,7 +95,7 @@ def measure(args, library, name, kind, folder):
     model, dtype = os.path.join(args.models or folder, name.replace(" ", "-") + ".onnx"), TYPES[kind]
     if not os.path.exists(model):
         NETWORKS[name]().save(model)
-    plans = compile_forms(args, model, folder, "--target", args.device, "--precision", kind)
+    plans = compile_forms(args, model, folder, "--target", target_of(args.device), "--precision", kind)
     tuned = os.path.join(folder, "tuned.bin")
     run_tool(args, "hypatia", "tune", plans["rewritten"].plan, "-o", tuned, "--device", args.device, "--seconds", str(args.tune), "-q")
     told = json.loads(run_tool(args, "hypatia", "bench", tuned, "--device", args.device, "--warmup", "20", "--duration", "0.1",
