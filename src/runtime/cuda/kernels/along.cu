@@ -41,45 +41,27 @@ struct take_first {
 
 // The first of what one member of a team looks at, which is every team-th of the elements begin .. end - 1 of a lane.
 // They are gone through from the end where of equal ones the last is wanted, so that the first one that is met stays.
-// What is counted and compared has 32 bits wherever it can.
 template <typename T, typename K>
 __device__ __forceinline__ hyp_cuda_ranked look_through(const hyp_cuda_locate &p, int64_t start, int64_t begin,
                                                         int64_t end, unsigned member, unsigned team)
 {
-    constexpr uint32_t AT_ONCE = sizeof(T) == 8 ? 4 : 8, MOST = 1 << 30;
+    constexpr int AT_ONCE = 8;
     const element_order<K> order(p.order);
-    const int64_t inner = p.inner.size, step = (p.last ? -inner : inner) * team;
+    const int64_t count = end - begin, inner = p.inner.size, step = (p.last ? -inner : inner) * team;
     const T *x = (const T *)p.x + start + (p.last ? end - 1 - member : begin + member) * inner;
-    int64_t left = (end - begin - member + team - 1) / team, passed = 0, at = 0;
+    int64_t at = member;
     K best = 0;
 #pragma unroll 1
-    for (; left > 0; left -= MOST, passed += MOST) {
-        const uint32_t turns = left < MOST ? (uint32_t)left : MOST;
-        uint32_t turn = 0, found = MOST;
-#pragma unroll 1
-        for (; turn + AT_ONCE <= turns; turn += AT_ONCE) {
-            T some[AT_ONCE];
-#pragma unroll
-            for (uint32_t j = 0; j < AT_ONCE; j++, x += step) some[j] = *x;
-#pragma unroll
-            for (uint32_t j = 0; j < AT_ONCE; j++) {
-                K key = order.key_of(some[j]);
-                if (key > best) best = key, found = turn + j;
-            }
-        }
+    for (int64_t i = member; i < count; i += AT_ONCE * (int64_t)team, x += AT_ONCE * step) {
         T some[AT_ONCE];
 #pragma unroll
-        for (uint32_t j = 0; j < AT_ONCE; j++)
-            if (turn + j < turns) some[j] = *x, x += step;
+        for (int j = 0; j < AT_ONCE; j++) some[j] = x[i + j * (int64_t)team < count ? j * step : 0];
 #pragma unroll
-        for (uint32_t j = 0; j < AT_ONCE; j++)
-            if (turn + j < turns) {
-                K key = order.key_of(some[j]);
-                if (key > best) best = key, found = turn + j;
-            }
-        if (found < MOST) at = passed + found;
+        for (int j = 0; j < AT_ONCE; j++) {
+            K key = order.key_of(some[j]);
+            if (key > best) best = key, at = i + j * (int64_t)team; // not where the first was read again
+        }
     }
-    at = member + at * team;
     return {best, p.last ? end - 1 - at : begin + at};
 }
 

@@ -217,7 +217,8 @@ static hyp_status add_sorted(hyp_cuda_build *b, const HypPlan__Call *call, const
 
 hyp_status hyp_cuda_add_topk(hyp_cuda_build *b, const HypPlan__Call *call, const hyp_kernel_call *c)
 {
-    enum { SHORT = 1024, LEAST = 2048, WANTED_PER_MULTIPROCESSOR = 8 }; /* LEAST: elements of a part */
+    /* SHORT: words that are sorted faster than the first are found; LEAST: elements of a part */
+    enum { SHORT = 256, LEAST = 2048, WANTED_PER_MULTIPROCESSOR = 8 };
     const hyp_cuda_device *device = b->session->model->device;
     const uint32_t x = hyp_plan_call_input(call, 0) - 1;
     const bool largest = c->attrs[2].i != 0, is_short = hyp_dtype_size(c->in[0].dtype) <= sizeof(uint32_t);
@@ -300,10 +301,12 @@ hyp_cuda_scans hyp_cuda_scans_of(const hyp_cuda_device *device, const hyp_along 
 {
     /* A thread has a lane of its own where neighbours are of other lanes, or where a lane is short; else a warp, or a
      * block. */
-    enum { THREADS = 256, WARP = 32, SHORT = 8, LONG = 1024, MOST = 1024 };
+    enum { THREADS = 256, WARP = 32, SHORT = 8, LONG = 1024, TILES = 2, MOST = 1024 };
     const uint32_t team = s->inner > 1 || s->size <= SHORT ? 1 : s->size <= LONG ? WARP : THREADS;
-    const int64_t lanes = s->outer * s->inner, tile = (int64_t)team * HYP_CUDA_SCAN_EACH, most = s->size / tile;
-    int64_t parts = parts_of(2 * wanted_threads(device), lanes, team, most < MOST ? most : MOST);
+    const int64_t lanes = s->outer * s->inner, tile = (int64_t)team * HYP_CUDA_SCAN_EACH,
+                  most = s->size / (TILES * tile);
+    const int64_t wanted = (team == THREADS ? 2 : 1) * wanted_threads(device); /* barriers let a block wait for itself */
+    int64_t parts = parts_of(wanted, lanes, team, most < MOST ? most : MOST);
     const int64_t terms = (int64_t)hyp_cuda_round_up((size_t)((s->size + parts - 1) / parts), (size_t)tile);
     parts = (s->size + terms - 1) / terms;
     return (hyp_cuda_scans){.args = {.lanes = hyp_cuda_extent_of(lanes),
