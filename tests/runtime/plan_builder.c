@@ -249,6 +249,21 @@ void pb_call_int(plan_builder *b, HypPlan__Call *call, int64_t value)
     call->attrs[call->n_attrs - 1]->kind = HYP_PLAN__CALL__ATTR__KIND__INT;
 }
 
+void pb_batch_norm(plan_builder *b)
+{
+    static const char *const in[] = {"x", "scale", "bias", "mean", "variance"}, *const out[] = {"y", "new mean", "new variance"};
+    const int64_t rows[] = {2, 3}, channels = 3;
+    uint32_t inputs[5];
+    pb_init(b);
+    const uint32_t *dims = pb_consts(b, 2, rows);
+    for (int i = 0; i < 5; i++)
+        inputs[i] = pb_input(b, in[i], HYP_F32, i ? 1 : 2, i ? pb_consts(b, 1, &channels) : dims);
+    HypPlan__Call *call = pb_call(b, "batch-norm", 5, inputs, pb_output(b, out[0], HYP_F32, 2, dims));
+    for (int i = 1; i < 3; i++) pb_call_output(call, pb_output(b, out[i], HYP_F32, 1, pb_consts(b, 1, &channels)));
+    pb_call_float(b, call, 1e-5);
+    pb_call_float(b, call, 0.9);
+}
+
 void pb_over_axes(plan_builder *b, const char *kernel, hyp_dtype dtype, const int64_t dims[3], int set, bool from_end)
 {
     int64_t axes[3], kept[3];

@@ -65,6 +65,8 @@ HypPlan__Copy *pb_copy(plan_builder *b);
 /* A whole plan: this kernel over the axes of x[dims], of three, that are in `set`, by bit; they are kept with an extent of 1,
  * and named from the end if that is said. */
 void pb_over_axes(plan_builder *b, const char *kernel, hyp_dtype dtype, const int64_t dims[3], int set, bool from_end);
+/* A whole plan: batch-norm as a step, for which the CUDA backend has no kernel. */
+void pb_batch_norm(plan_builder *b);
 /* A whole step: y is x, both dense, `count` being the dim of all their elements. */
 void pb_copy_all(plan_builder *b, uint32_t x, uint32_t y, uint32_t count);
 HypPlan__Gather *pb_gather(plan_builder *b);

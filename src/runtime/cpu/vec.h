@@ -158,7 +158,7 @@ INLINE vf vgelu(vf x)
     q = q * u + 1.108399260e-01f;
     q = q * u + -3.156782522e-02f;
     q = q * u + 4.024599192e-03f;
-    vf positive = (vf)((vi)x & ~(x < 0.0f)); /* NaN stays */
+    vf positive = choose(x < 0.0f, x * 0.0f, x); /* NaN stays, and -inf becomes it, as by the formula */
     return choose(a > end, positive, positive - a * q);
 }
 

@@ -255,22 +255,16 @@ static void auto_takes_the_cpu_for_what_cuda_cannot(void **state)
     (void)state;
     static plan_builder other;
     char log[4096] = "", file[PB_PATH];
-    const int64_t matrices[] = {1, 2, 3}, places[] = {1, 4, 4, 2}, size[] = {1, 1, 4, 4};
     hyp_engine *engine;
     hyp_diag diag = {0};
-    pb_init(&other);
-    uint32_t x = pb_input(&other, "x", HYP_F32, 3, pb_consts(&other, 3, matrices));
-    uint32_t y = pb_output(&other, "y", HYP_F32, 4, pb_consts(&other, 4, places));
-    HypPlan__Call *call = pb_call(&other, "affine-grid", 1, &x, y);
-    pb_call_ints(&other, call, 4, size);
-    pb_call_int(&other, call, 1);
+    pb_batch_norm(&other);
     pb_write(&other, file);
     hyp_engine_options options = {.size = sizeof options, .log = keep_line, .log_user = log};
     setenv("HYPATIA_EMULATOR", "", 1);
     if (hyp_engine_load_file(file, &options, &engine, &diag) != HYP_OK) fail_msg("%s", diag.message);
     assert_int_not_equal(hyp_engine_device(engine), HYP_DEVICE_CUDA);
     assert_non_null(strstr(log, "device: not cuda, because"));
-    assert_non_null(strstr(log, "no CUDA kernel for affine-grid"));
+    assert_non_null(strstr(log, "no CUDA kernel for batch-norm"));
     hyp_engine_destroy(engine);
     pb_remove(&other, file);
 }
