@@ -22,7 +22,7 @@
 
 #define HYP_ROW_DEAD 0x80000000u /* in hyp_row.op: congruent to an older row, out of every index */
 enum { HYP_ROW_ARRAYS = 6, HYP_POOL_ARRAYS = 3 };
-enum { HYP_SLOTS_FOR_FOUR = 9 }; /* slots of the hash-cons for each four live rows, at least */
+enum { HYP_SLOTS_EACH = 3 }; /* slots of the hash-cons for each live row, at least */
 #define HYP_SLOT_POOL 0x80000000u
 #define HYP_ROW_LIMIT (UINT32_C(1) << 30) /* a child slot of a row is named by 31 bits */
 
@@ -115,7 +115,7 @@ struct hyp_egraph {
     size_t pool_len, pool_cap, pool_sizes[HYP_POOL_ARRAYS];
 
     hyp_slot *slots;   /* hash-cons of the live rows, keyed by operator and children as stored */
-    size_t slot_count; /* at least HYP_SLOTS_FOR_FOUR for four live rows, and twice those in use */
+    size_t slot_count; /* at least HYP_SLOTS_EACH times the live rows, and twice those in use */
     size_t slot_used;  /* not empty */
     hyp_index index;
 
@@ -309,7 +309,7 @@ static inline bool hyp_eg_has_room(const hyp_egraph *eg, size_t count)
     size_t live = eg->live_count + count, used = eg->slot_used + count;
     bool given = !eg->explain || eg->proofs.given.len + count <= eg->proofs.given.cap;
     return (!eg->max_nodes || live <= eg->max_nodes) && eg->row_count + count <= eg->row_cap && given &&
-           live * HYP_SLOTS_FOR_FOUR < 4 * eg->slot_count && used * 2 < eg->slot_count;
+           live * HYP_SLOTS_EACH < eg->slot_count && used * 2 < eg->slot_count;
 }
 /* A row that is to be made. */
 typedef struct hyp_new_row {

@@ -66,7 +66,7 @@ static void spread(hyp_egraph *eg, size_t count)
     while (waiting) insert(eg, pushed[--waiting]);
 }
 
-_Static_assert((uint64_t)HYP_ROW_LIMIT * HYP_SLOTS_FOR_FOUR / 4 < UINT64_C(1) << 32,
+_Static_assert((uint64_t)HYP_ROW_LIMIT * HYP_SLOTS_EACH < UINT64_C(1) << 32,
                "a table never has more than 2^32 slots, so that hyp_table_home does not overflow");
 
 /* So many slots, or a few more that cost nothing. */
@@ -75,7 +75,7 @@ static size_t whole(size_t count) { return hyp_large_room(count * sizeof(hyp_slo
 hyp_status hyp_eg_reserve_slots(hyp_egraph *eg, size_t more, hyp_diag *diag)
 {
     enum { FIRST = 16, SHARE = 8 };
-    size_t live = (eg->live_count + more) * HYP_SLOTS_FOR_FOUR / 4, used = (eg->slot_used + more) * 2, had = eg->slot_count;
+    size_t live = (eg->live_count + more) * HYP_SLOTS_EACH, used = (eg->slot_used + more) * 2, had = eg->slot_count;
     if (live < had && used < had) return HYP_OK;
     if (live < had) {
         hyp_eg_purge_slots(eg);
