@@ -196,11 +196,28 @@ static hyp_status build_on_host(hyp_cuda_session *s, const int64_t *values, hyp_
     return build_ops(out);
 }
 
+/* A library refuses sizes that the device has no memory for, too, but says less: what the device does not have is the reason. */
+static hyp_status explain_refusal(hyp_cuda_build *b, hyp_status status)
+{
+    const hyp_cuda_library *lib = &b->session->model->device->lib;
+    const size_t *bytes = &b->prepared->value_bytes;
+    hyp_diag *said = b->diag, why = {0};
+    CUdeviceptr there = 0;
+    if (status != HYP_ERR_UNSUPPORTED) return status;
+    b->diag = &why;
+    hyp_status found = hyp_cuda_pack(b);
+    if (found == HYP_OK) found = hyp_cuda_take(lib, *bytes, &there, &why);
+    if (found == HYP_OK) hyp_cuda_give(lib, there, *bytes);
+    if (found != HYP_ERR_NO_MEMORY) return status;
+    return hyp_fail(said, found, "%zu bytes of device memory for intermediate results: %s", *bytes, why.message);
+}
+
 /* Shapes that are refused leave the session's memory as it was. */
 static hyp_status build(hyp_cuda_session *s, const int64_t *values, hyp_cuda_prepared *p, hyp_diag *diag)
 {
     hyp_cuda_build b;
-    HYP_TRY(build_on_host(s, values, p, &b, diag));
+    hyp_status status = build_on_host(s, values, p, &b, diag);
+    if (status != HYP_OK) return explain_refusal(&b, status);
     HYP_TRY(hyp_cuda_plan_branches(&b)); /* does without memory that it does not get */
     if (!p->branches.units) {
         HYP_TRY(hyp_cuda_pack(&b));
