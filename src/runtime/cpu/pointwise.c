@@ -456,6 +456,16 @@ static void find_ones(pointwise *s)
     }
 }
 
+/* Operands that an instruction does not have are its first one: kernels may load three vectors whatever they compute. */
+static void fill_operands(pointwise *s)
+{
+    for (size_t i = 0; i < s->instrs; i++)
+        for (int j = operands_of(s, i); j > 0 && j < 3; j++) {
+            s->instr[i].from[j] = s->instr[i].from[0];
+            s->instr[i].block.ones |= (s->instr[i].block.ones & 1) << j;
+        }
+}
+
 static bool is_dense(const pointwise *s, size_t i)
 {
     int64_t each = s->length;
@@ -560,6 +570,7 @@ hyp_status hyp_cpu_prepare_pointwise(hyp_cpu_model *model, const int64_t *values
     if (s.compute == HYP_F32) {
         join_instructions(&s);
         find_ones(&s);
+        fill_operands(&s);
     }
     s.direct = is_direct(&s);
     op->work_bytes = (size_t)model->device->threads * registers_of(&s) * block_bytes(&s);
