@@ -344,11 +344,11 @@ static hyp_status begin(trips *t, const int64_t *values, hyp_diag *diag)
     t->most = most ? hyp_load_i64(HYP_I64, most, 0) : INT64_MAX;
     t->goes_on = !condition || hyp_load_i64(HYP_BOOL, condition, 0);
     t->rows = INT64_MAX;
-    uint8_t *spare = l->block;
+    size_t spare = 0; /* of the block, which is not there where all of it are 0 bytes */
     for (size_t i = 0; i < given_to(l->step->call); i++)
         l->in[2 + i].data = (void *)(uintptr_t)input_of(t, HYP_LOOP_FIRST + i);
     for (size_t i = 0; i < s->carried; i++) {
-        l->spare[i] = spare;
+        l->spare[i] = l->block ? l->block + spare : NULL;
         spare += spare_room(l, i);
         l->out[1 + i].bytes = l->in[2 + i].bytes;
     }
