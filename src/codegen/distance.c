@@ -32,10 +32,9 @@ static double *last_touch(walk *w, uint32_t root)
 
 static double bytes_of(const walk *w, uint32_t t)
 {
-    int64_t elements;
+    size_t bytes;
     hyp_diag none = {0};
-    if (hyp_plan_elements(w->p, t, w->values, &elements, &none) != HYP_OK) return 0;
-    return (double)elements * (double)hyp_dtype_size((hyp_dtype)w->p->tensors[t]->dtype);
+    return hyp_plan_tensor_bytes(w->p, t, w->values, &bytes, &none) == HYP_OK ? (double)bytes : 0;
 }
 
 static bool moves_parts(const HypPlan__Step *s)

@@ -25,11 +25,10 @@ static hyp_status add_span(builder *b, uint32_t tensor, bool written)
     const HypPlan__Program *p = b->l->out->program;
     uint32_t root = hyp_plan_root(p, tensor);
     HypPlan__Place place = p->tensors[root]->place;
-    int64_t elements;
+    size_t bytes;
     if (place == HYP_PLAN__PLACE__PLACE_WEIGHT || place == HYP_PLAN__PLACE__PLACE_INPUT) return HYP_OK;
-    HYP_TRY(hyp_plan_elements(p, tensor, b->values, &elements, b->l->diag));
+    HYP_TRY(hyp_plan_tensor_bytes(p, tensor, b->values, &bytes, b->l->diag));
     uint64_t begin = ((uint64_t)(root + 1) << APART) + hyp_plan_first_byte(p, tensor);
-    uint64_t bytes = (uint64_t)elements * hyp_dtype_size((hyp_dtype)p->tensors[tensor]->dtype);
     return hyp_vec_push(&b->spans, b->l->diag, (hyp_span){begin, begin + bytes, written});
 }
 

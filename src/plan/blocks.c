@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/dtype.h"
 #include "plan/plan.h"
 
 /* ---- how long tensors stand ------------------------------------------------------------------------------------- */
@@ -27,7 +26,7 @@ static hyp_status touch(lister *l, uint32_t tensor, uint32_t step)
 {
     const HypPlan__Program *p = l->program;
     uint32_t root = hyp_plan_root(p, tensor), slot = p->tensors[root]->slot;
-    int64_t elements;
+    size_t bytes;
     if (p->tensors[root]->place != HYP_PLAN__PLACE__PLACE_SCRATCH) return HYP_OK;
     if (!l->out->block_plus1[root]) {
         if (l->touched[slot] != step + 1) {
@@ -35,8 +34,7 @@ static hyp_status touch(lister *l, uint32_t tensor, uint32_t step)
             l->owner_plus1[slot] = (uint32_t)++l->out->count;
         }
         hyp_plan_block *block = &l->out->list[l->owner_plus1[slot] - 1];
-        HYP_TRY(hyp_plan_elements(p, root, l->values, &elements, l->diag));
-        size_t bytes = (size_t)elements * hyp_dtype_size((hyp_dtype)p->tensors[root]->dtype);
+        HYP_TRY(hyp_plan_tensor_bytes(p, root, l->values, &bytes, l->diag));
         if (bytes > block->bytes) block->bytes = bytes;
         l->out->block_plus1[root] = l->owner_plus1[slot];
     }

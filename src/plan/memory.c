@@ -1,17 +1,15 @@
 /* memory.c - how much scratch memory a program takes. */
 #include <string.h>
 
-#include "base/dtype.h"
 #include "plan/plan.h"
 
 static hyp_status add_up(const HypPlan__Program *p, const int64_t *values, size_t *slots, size_t *out, hyp_diag *diag)
 {
     for (uint32_t t = 0; t < p->n_tensors; t++) {
         const HypPlan__Tensor *tensor = p->tensors[t];
-        int64_t elements;
+        size_t bytes;
         if (tensor->place != HYP_PLAN__PLACE__PLACE_SCRATCH) continue;
-        HYP_TRY(hyp_plan_elements(p, t, values, &elements, diag));
-        size_t bytes = (size_t)elements * hyp_dtype_size((hyp_dtype)tensor->dtype);
+        HYP_TRY(hyp_plan_tensor_bytes(p, t, values, &bytes, diag));
         if (bytes > slots[tensor->slot]) slots[tensor->slot] = bytes;
     }
     size_t total = 0;

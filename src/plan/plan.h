@@ -135,6 +135,9 @@ HYP_NODISCARD hyp_status hyp_plan_eval_dims(const HypPlan__Program *program, con
 /* Elements of a tensor under evaluated dims; HYP_ERR_LIMIT when the bytes do not fit ptrdiff_t. */
 HYP_NODISCARD hyp_status hyp_plan_elements(const HypPlan__Program *program, uint32_t tensor, const int64_t *values,
                                            int64_t *out, hyp_diag *diag);
+/* The bytes of these elements. */
+HYP_NODISCARD hyp_status hyp_plan_tensor_bytes(const HypPlan__Program *program, uint32_t tensor, const int64_t *values,
+                                               size_t *out, hyp_diag *diag);
 /* What stands among the rules of a step that computes again what was not kept, so that less memory is taken. */
 #define HYP_PLAN_RECOMPUTE "recompute"
 size_t hyp_plan_recomputed(const HypPlan__Program *program); /* such steps */

@@ -75,6 +75,15 @@ hyp_status hyp_plan_elements(const HypPlan__Program *program, uint32_t tensor, c
     return product(values, t->n_dims, t->dims, what, out, diag);
 }
 
+hyp_status hyp_plan_tensor_bytes(const HypPlan__Program *program, uint32_t tensor, const int64_t *values, size_t *out,
+                                 hyp_diag *diag)
+{
+    int64_t count;
+    HYP_TRY(hyp_plan_elements(program, tensor, values, &count, diag));
+    *out = (size_t)count * hyp_dtype_size((hyp_dtype)program->tensors[tensor]->dtype);
+    return HYP_OK;
+}
+
 /* ---- bounds ---------------------------------------------------------------------------------------- */
 
 typedef struct bounds {

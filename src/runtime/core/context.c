@@ -198,15 +198,6 @@ hyp_status hyp_context_evaluate(hyp_context *c, const hyp_tensor *inputs, hyp_di
     return hyp_custom_eval_dims(&c->engine->plan, c->symbols, c->values, diag);
 }
 
-static hyp_status tensor_bytes(const HypPlan__Program *p, const hyp_io *io, const int64_t *values, size_t *out,
-                               hyp_diag *diag)
-{
-    int64_t elements;
-    HYP_TRY(hyp_plan_elements(p, io->tensor, values, &elements, diag));
-    *out = (size_t)elements * io->element_bytes;
-    return HYP_OK;
-}
-
 static void output_dims(const HypPlan__Program *p, const hyp_io *io, const int64_t *values, int64_t *dims)
 {
     for (int32_t a = 0; a < io->info.rank; a++) dims[a] = values[p->tensors[io->tensor]->dims[a]];
@@ -256,10 +247,10 @@ static hyp_status make_shape(hyp_context *c, const hyp_tensor *inputs, hyp_shape
     if (p->n_dims) memcpy(s->values, c->values, p->n_dims * sizeof *s->values);
     hyp_status status = HYP_OK;
     for (size_t i = 0; i < in && status == HYP_OK; i++)
-        status = tensor_bytes(p, &e->inputs.items[i], s->values, &s->input_bytes[i], diag);
+        status = hyp_plan_tensor_bytes(p, e->inputs.items[i].tensor, s->values, &s->input_bytes[i], diag);
     for (size_t i = 0; i < outs && status == HYP_OK; i++) {
         output_dims(p, &e->outputs.items[i], s->values, s->output_dims + i * HYP_MAX_RANK);
-        status = tensor_bytes(p, &e->outputs.items[i], s->values, &s->output_bytes[i], diag);
+        status = hyp_plan_tensor_bytes(p, e->outputs.items[i].tensor, s->values, &s->output_bytes[i], diag);
     }
     if (status == HYP_OK) status = hyp_plan_check_bounds(p, s->values, diag);
     if (status == HYP_OK) status = hyp_want_work(p, s->values, c->options.work_limit, diag);

@@ -79,10 +79,8 @@ static hyp_status measure(const HypPlan__Program *p, const int64_t *values, size
 {
     for (uint32_t t = 0; t < p->n_tensors; t++) {
         if (p->tensors[t]->place != HYP_PLAN__PLACE__PLACE_SCRATCH) continue;
-        int64_t elements = 0;
-        HYP_TRY(hyp_plan_elements(p, t, values, &elements, diag));
-        size_t bytes = (size_t)elements * hyp_dtype_size((hyp_dtype)p->tensors[t]->dtype),
-               *of = &want[p->tensors[t]->slot];
+        size_t bytes, *of = &want[p->tensors[t]->slot];
+        HYP_TRY(hyp_plan_tensor_bytes(p, t, values, &bytes, diag));
         if (bytes > *of) *of = bytes;
     }
     return HYP_OK;

@@ -47,10 +47,9 @@ hyp_status hyp_outputs_needed(const hyp_context *c, size_t *bytes, hyp_diag *dia
     const hyp_io_list *outputs = &c->engine->outputs;
     for (size_t i = 0; i < outputs->count; i++) {
         const hyp_io *io = &outputs->items[i];
-        int64_t elements;
+        size_t wanted;
         if (!io->size) continue;
-        HYP_TRY(hyp_plan_elements(c->engine->plan.program, io->tensor, c->values, &elements, diag));
-        size_t wanted = (size_t)elements * io->element_bytes;
+        HYP_TRY(hyp_plan_tensor_bytes(c->engine->plan.program, io->tensor, c->values, &wanted, diag));
         if (wanted > c->own[i].bytes) *bytes += wanted - c->own[i].bytes;
     }
     return HYP_OK;

@@ -30,15 +30,6 @@ typedef struct cpu_tuner {
 
 /* ---- inputs and outputs -------------------------------------------------------------------------------------- */
 
-static hyp_status tensor_bytes(const cpu_tuner *t, uint32_t tensor, size_t *out, hyp_diag *diag)
-{
-    const HypPlan__Program *p = t->session->model->plan->program;
-    int64_t elements;
-    HYP_TRY(hyp_plan_elements(p, tensor, t->values, &elements, diag));
-    *out = (size_t)elements * hyp_dtype_size(hyp_tensor_dtype(p, tensor));
-    return HYP_OK;
-}
-
 /* Numbers between -1 and 1, the same on every machine; integers are 0: they may be indexes. */
 static void fill(hyp_dtype dtype, void *at, size_t count)
 {
@@ -60,7 +51,7 @@ static hyp_status make_edges(cpu_tuner *t, hyp_diag *diag)
         uint32_t tensor = i < p->n_inputs ? p->inputs[i] : p->outputs[i - p->n_inputs];
         hyp_dtype dtype = hyp_tensor_dtype(p, tensor);
         size_t bytes;
-        HYP_TRY(tensor_bytes(t, tensor, &bytes, diag));
+        HYP_TRY(hyp_plan_tensor_bytes(t->session->model->plan->program, tensor, t->values, &bytes, diag));
         t->edges[i] = hyp_aligned_alloc(ALIGN, bytes + 1);
         if (!t->edges[i]) return hyp_fail_memory(diag, bytes);
         memset(t->edges[i], 0, bytes);
@@ -190,7 +181,7 @@ static hyp_status measure(hyp_tuner *common, const hyp_tuner_job *job, double de
     r->result = result_of(step);
     r->tolerance = hyp_tuner_tolerance(hyp_tensor_dtype(p, r->result));
     if (step->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR) r->tolerance *= (double)step->linear->n_layers;
-    hyp_status status = tensor_bytes(t, r->result, &r->bytes, diag);
+    hyp_status status = hyp_plan_tensor_bytes(t->session->model->plan->program, r->result, t->values, &r->bytes, diag);
     if (status == HYP_OK) {
         r->before = hyp_malloc(r->bytes + 1);
         r->first = hyp_malloc(r->bytes + 1);

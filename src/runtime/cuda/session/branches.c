@@ -60,7 +60,7 @@ static hyp_status add_tensor(finder *f, uint32_t tensor, bool written)
     size_t bytes;
     if (place == HYP_PLAN__PLACE__PLACE_WEIGHT || place == HYP_PLAN__PLACE__PLACE_INPUT)
         return HYP_OK; /* never written */
-    HYP_TRY(hyp_cuda_tensor_bytes(b->program, tensor, b->values, &bytes, b->diag));
+    HYP_TRY(hyp_plan_tensor_bytes(b->program, tensor, b->values, &bytes, b->diag));
     uint64_t begin = place_of(f, tensor);
     HYP_TRY(hyp_vec_push(&f->spans, b->diag, (hyp_span){begin, begin + bytes, written}));
     if (!f->apart || place != HYP_PLAN__PLACE__PLACE_SCRATCH || hyp_cuda_has_own(b->prepared, root)) return HYP_OK;
@@ -275,7 +275,7 @@ static hyp_status size_of(const finder *f, uint32_t v, size_t *out)
     const hyp_cuda_build *b = f->build;
     size_t tensors = b->program->n_tensors;
     if (v < tensors)
-        HYP_TRY(hyp_cuda_tensor_bytes(b->program, v, b->values, out, b->diag));
+        HYP_TRY(hyp_plan_tensor_bytes(b->program, v, b->values, out, b->diag));
     else
         *out = f->branches->units[v - tensors].room;
     *out = hyp_cuda_round_up(*out, HYP_CUDA_ALIGN);

@@ -99,7 +99,7 @@ static hyp_status add_place(own_places *o, uint32_t tensor, uint32_t begins)
     own_place *place = &o->list[o->count++];
     *place = (own_place){.begins = begins, .ends = begins};
     o->place_plus1[tensor] = o->count;
-    return hyp_cuda_tensor_bytes(o->program, tensor, o->values, &place->bytes, o->diag);
+    return hyp_plan_tensor_bytes(o->program, tensor, o->values, &place->bytes, o->diag);
 }
 
 static void stay_until(own_places *o, uint32_t tensor)

@@ -4,9 +4,6 @@
 
 #include "runtime/cuda/ops/boxes.h"
 
-/* What a tensor takes under these dims. */
-HYP_NODISCARD hyp_status hyp_cuda_tensor_bytes(const HypPlan__Program *program, uint32_t tensor, const int64_t *values,
-                                               size_t *out, hyp_diag *diag);
 /* Where inputs and outputs that must be staged lie in one allocation, each at a multiple of HYP_CUDA_ALIGN: n_inputs +
  * n_outputs offsets and sizes in bytes. Those of up to `small` bytes come first, *out_small bytes in all; of each kind inputs
  * come before outputs, in the order of the plan. HYP_ERR_LIMIT when the sum overflows. */

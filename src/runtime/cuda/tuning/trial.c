@@ -123,12 +123,12 @@ hyp_status hyp_cuda_trial_open(hyp_cuda_trial *t, hyp_cuda_session *s, const int
     for (size_t i = 0; i < result_count; i++) {
         t->results[i].tensor = results[i];
         t->results[i].dtype = hyp_cuda_dtype(p, results[i]);
-        HYP_TRY(hyp_cuda_tensor_bytes(p, results[i], values, &t->results[i].bytes, diag));
+        HYP_TRY(hyp_plan_tensor_bytes(p, results[i], values, &t->results[i].bytes, diag));
         total += 2 * aligned(t->results[i].bytes);
     }
     for (size_t i = 0; i < read_count; i++) {
         t->reads[i].tensor = reads[i];
-        HYP_TRY(hyp_cuda_tensor_bytes(p, reads[i], values, &t->reads[i].bytes, diag));
+        HYP_TRY(hyp_plan_tensor_bytes(p, reads[i], values, &t->reads[i].bytes, diag));
     }
     set_copies(t);
     for (size_t i = 0; i < read_count; i++) total += aligned(t->reads[i].bytes) * t->reads[i].copies;
