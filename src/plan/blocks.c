@@ -92,13 +92,25 @@ static int by_bytes(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* The lowest gap beside those of `placed`, ascending by place, that stand at the same time. */
-static size_t find_gap(hyp_plan_block *const *placed, size_t count, const hyp_plan_block *b)
+typedef struct placing {
+    const hyp_plan_block *list;
+    hyp_plan_at_once_fn *at_once;
+    const void *user;
+} placing;
+
+static bool stand_at_once(const void *blocks, size_t a, size_t b)
+{
+    const hyp_plan_block *list = ((const hyp_plan_blocks *)blocks)->list;
+    return list[a].last >= list[b].first && list[b].last >= list[a].first;
+}
+
+/* The lowest gap beside those of `placed`, ascending by place, that are wanted at the same time. */
+static size_t find_gap(const placing *p, hyp_plan_block *const *placed, size_t count, const hyp_plan_block *b)
 {
     size_t at = 0;
     for (size_t i = 0; i < count; i++) {
         const hyp_plan_block *other = placed[i];
-        if (other->last < b->first || b->last < other->first) continue;
+        if (!p->at_once(p->user, (size_t)(other - p->list), (size_t)(b - p->list))) continue;
         if (other->at >= at && other->at - at >= b->bytes) break;
         if (other->at + other->bytes > at) at = other->at + other->bytes;
     }
@@ -134,6 +146,13 @@ static bool round_up(hyp_plan_blocks *blocks)
 
 hyp_status hyp_plan_place_blocks(hyp_plan_blocks *blocks, size_t *out_total, hyp_diag *diag)
 {
+    return hyp_plan_place_apart(blocks, stand_at_once, blocks, out_total, diag);
+}
+
+hyp_status hyp_plan_place_apart(hyp_plan_blocks *blocks, hyp_plan_at_once_fn *at_once, const void *user, size_t *out_total,
+                                hyp_diag *diag)
+{
+    const placing p = {blocks->list, at_once, user};
     size_t count = blocks->count;
     hyp_plan_block **sorted = hyp_calloc(2 * count + 1, sizeof *sorted), **placed = sorted ? sorted + count : NULL;
     if (!sorted) return hyp_fail_memory(diag, 2 * count * sizeof *sorted);
@@ -146,7 +165,7 @@ hyp_status hyp_plan_place_blocks(hyp_plan_blocks *blocks, size_t *out_total, hyp
     *out_total = 0;
     for (size_t i = 0; i < count; i++) {
         hyp_plan_block *b = sorted[i];
-        b->at = find_gap(placed, i, b);
+        b->at = find_gap(&p, placed, i, b);
         insert(placed, i, b);
         if (b->at + b->bytes > *out_total) *out_total = b->at + b->bytes;
     }

@@ -170,6 +170,11 @@ void hyp_plan_blocks_free(hyp_plan_blocks *blocks);
  * HYP_PLAN_SLOT_ALIGN; *out_total: bytes of all. The same list gives the same places. HYP_ERR_LIMIT where sizes are beyond
  * any. */
 HYP_NODISCARD hyp_status hyp_plan_place_blocks(hyp_plan_blocks *blocks, size_t *out_total, hyp_diag *diag);
+/* The same of blocks whose steps say less than `at_once` does: whether two of the list, by their places in it, are wanted at the
+ * same time. */
+typedef bool hyp_plan_at_once_fn(const void *user, size_t a, size_t b);
+HYP_NODISCARD hyp_status hyp_plan_place_apart(hyp_plan_blocks *blocks, hyp_plan_at_once_fn *at_once, const void *user,
+                                              size_t *out_total, hyp_diag *diag);
 
 /* Bytes of scratch memory under these dims as the device that the program is made for places it: a GPU in blocks, others in
  * slots, each as large as its largest tensor and counted here as a multiple of HYP_PLAN_SLOT_ALIGN. HYP_ERR_LIMIT where they

@@ -191,19 +191,30 @@ static hyp_status schedule(finder *f, uint32_t streams)
  * known what may run beside what, they share it where all uses of one end before those of the other begin, as well
  * as when steps run one by one. */
 typedef struct value {
-    size_t bytes, at;
     const use *uses;
-    size_t use_count;
+    size_t count;
 } value;
+
+typedef struct value_list {
+    const hyp_cuda_branches *branches;
+    value *list; /* by block */
+    hyp_plan_blocks blocks;
+} value_list;
 
 static bool all_before(const hyp_cuda_branches *branches, const value *a, const value *b)
 {
-    for (size_t i = 0; i < a->use_count; i++)
-        for (size_t k = 0; k < b->use_count; k++) {
+    for (size_t i = 0; i < a->count; i++)
+        for (size_t k = 0; k < b->count; k++) {
             uint32_t x = a->uses[i].unit, y = b->uses[k].unit;
             if (x >= y || !hyp_task_ends_before(&branches->tasks[x], &branches->tasks[y])) return false;
         }
     return true;
+}
+
+static bool stand_at_once(const void *user, size_t a, size_t b)
+{
+    const value_list *v = user;
+    return !all_before(v->branches, &v->list[a], &v->list[b]) && !all_before(v->branches, &v->list[b], &v->list[a]);
 }
 
 static int by_value(const void *left, const void *right)
@@ -213,60 +224,17 @@ static int by_value(const void *left, const void *right)
     return a->unit < b->unit ? -1 : a->unit > b->unit;
 }
 
-static int by_bytes(const void *left, const void *right)
-{
-    const value *a = left, *b = right;
-    if (a->bytes != b->bytes) return a->bytes > b->bytes ? -1 : 1;
-    return a->uses < b->uses ? -1 : a->uses > b->uses;
-}
-
-static int by_place(const void *left, const void *right)
-{
-    const value *a = *(const value *const *)left, *b = *(const value *const *)right;
-    return a->at < b->at ? -1 : a->at > b->at;
-}
-
-/* The lowest gap among those placed before that may not share memory with it. `beside` has room for them. */
-static size_t find_gap(const hyp_cuda_branches *branches, const value *values, size_t index, const value **beside)
-{
-    const value *v = &values[index];
-    size_t count = 0, at = 0;
-    for (size_t i = 0; i < index; i++)
-        if (!all_before(branches, v, &values[i]) && !all_before(branches, &values[i], v)) beside[count++] = &values[i];
-    qsort(beside, count, sizeof *beside, by_place);
-    for (size_t i = 0; i < count && beside[i]->at < at + v->bytes; i++) {
-        size_t end = beside[i]->at + beside[i]->bytes;
-        if (end > at) at = end;
-    }
-    return at;
-}
-
-/* Large ones first. *total: what they take together. */
-static hyp_status place(finder *f, value *values, size_t count, size_t *total)
-{
-    const value **beside = hyp_calloc(count + 1, sizeof *beside);
-    if (!beside) return hyp_fail_memory(f->build->diag, count * sizeof *beside);
-    qsort(values, count, sizeof *values, by_bytes);
-    *total = 0;
-    for (size_t i = 0; i < count; i++) {
-        values[i].at = find_gap(f->branches, values, i, beside);
-        if (values[i].at + values[i].bytes > *total) *total = values[i].at + values[i].bytes;
-    }
-    hyp_free(beside);
-    return HYP_OK;
-}
-
-static void keep_places(finder *f, const value *values, size_t count, size_t total)
+static void keep_places(finder *f, const value_list *v, size_t total)
 {
     hyp_cuda_prepared *p = f->build->prepared;
     size_t tensors = f->build->program->n_tensors;
     p->value_bytes = total;
-    for (size_t i = 0; i < count; i++) {
-        uint32_t v = values[i].uses->value;
-        if (v < tensors)
-            p->value_offset[v] = values[i].at;
+    for (size_t i = 0; i < v->blocks.count; i++) {
+        uint32_t of = v->list[i].uses->value;
+        if (of < tensors)
+            p->value_offset[of] = v->blocks.list[i].at;
         else
-            f->branches->units[v - tensors].room_at = values[i].at;
+            f->branches->units[of - tensors].room_at = v->blocks.list[i].at;
     }
 }
 
@@ -278,7 +246,20 @@ static hyp_status size_of(const finder *f, uint32_t v, size_t *out)
         HYP_TRY(hyp_plan_tensor_bytes(b->program, v, b->values, out, b->diag));
     else
         *out = f->branches->units[v - tensors].room;
-    *out = hyp_cuda_round_up(*out, HYP_CUDA_ALIGN);
+    return HYP_OK;
+}
+
+/* A block for each value, of which `uses` lists the units that read or write it. */
+static hyp_status list_values(const finder *f, value_list *v)
+{
+    for (size_t i = 0; i < f->uses.len; i++) {
+        const use *u = &f->uses.data[i];
+        if (i == 0 || u->value != u[-1].value) {
+            v->list[v->blocks.count].uses = u;
+            HYP_TRY(size_of(f, u->value, &v->blocks.list[v->blocks.count++].bytes));
+        }
+        v->list[v->blocks.count - 1].count++;
+    }
     return HYP_OK;
 }
 
@@ -286,22 +267,16 @@ static hyp_status size_of(const finder *f, uint32_t v, size_t *out)
 static hyp_status place_values(finder *f)
 {
     hyp_cuda_build *b = f->build;
-    size_t count = 0, total;
-    value *values = hyp_calloc(f->uses.len + 1, sizeof *values);
-    if (!values) return hyp_fail_memory(b->diag, f->uses.len * sizeof *values);
-    hyp_status status = HYP_OK;
+    size_t room = f->uses.len + 1, total;
+    value_list v = {.branches = f->branches, .list = hyp_calloc(room, sizeof *v.list)};
+    v.blocks.list = hyp_calloc(room, sizeof *v.blocks.list);
+    hyp_status status = v.list && v.blocks.list ? HYP_OK : hyp_fail_memory(b->diag, room * sizeof *v.blocks.list);
     if (f->uses.len) qsort(f->uses.data, f->uses.len, sizeof *f->uses.data, by_value);
-    for (size_t i = 0; i < f->uses.len && status == HYP_OK; i++) {
-        const use *u = &f->uses.data[i];
-        if (i == 0 || u->value != u[-1].value) {
-            values[count++].uses = u;
-            status = size_of(f, u->value, &values[count - 1].bytes);
-        }
-        values[count - 1].use_count++;
-    }
-    if (status == HYP_OK) status = place(f, values, count, &total);
-    if (status == HYP_OK) keep_places(f, values, count, total);
-    hyp_free(values);
+    if (status == HYP_OK) status = list_values(f, &v);
+    if (status == HYP_OK) status = hyp_plan_place_apart(&v.blocks, stand_at_once, &v, &total, b->diag);
+    if (status == HYP_OK) keep_places(f, &v, total);
+    hyp_plan_blocks_free(&v.blocks);
+    hyp_free(v.list);
     return status;
 }
 
