@@ -16,9 +16,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "hypatia/egraph.h"
+#define BENCH "bench-egraph"
+#include "egraph_bench.h"
 
 static const char sums_rules[] = "(rule comm-add (+ ?a ?b) => (+ ?b ?a))"
                                  "(rule assoc-add (+ ?a (+ ?b ?c)) => (+ (+ ?a ?b) ?c))";
@@ -70,20 +70,6 @@ typedef struct outcome {
     double search, apply, rebuild;
     hyp_stop stop;
 } outcome;
-
-static void need(hyp_status status, const hyp_diag *diag)
-{
-    if (status == HYP_OK) return;
-    fprintf(stderr, "bench-egraph: %s: %s\n", hyp_status_name(status), diag->message);
-    exit(1);
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void expect(const char *what, size_t have, size_t want)
 {

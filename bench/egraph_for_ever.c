@@ -9,26 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "hypatia/egraph.h"
+#define BENCH "bench-egraph-for-ever"
+#include "egraph_bench.h"
 
 enum { HEIGHT = 1000, TOWERS_EACH = 50 }; /* towers on one new leaf, by operators of their own */
-
-static void need(hyp_status status, const hyp_diag *diag)
-{
-    if (status == HYP_OK) return;
-    fprintf(stderr, "bench-egraph-for-ever: %s: %s\n", hyp_status_name(status), diag->message);
-    exit(1);
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static size_t resident(void)
 {

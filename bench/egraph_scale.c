@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
-#include "hypatia/egraph.h"
+#define BENCH "bench-egraph-scale"
+#include "egraph_bench.h"
 
 enum { OPERATORS = 8, LEAVES = 64, MERGED_PERCENT = 1 };
 
@@ -21,20 +21,6 @@ typedef struct outcome {
     size_t nodes, classes, bytes;
     double add, rebuild, extract; /* seconds */
 } outcome;
-
-static void need(hyp_status status, const hyp_diag *diag)
-{
-    if (status == HYP_OK) return;
-    fprintf(stderr, "bench-egraph-scale: %s: %s\n", hyp_status_name(status), diag->message);
-    exit(1);
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static uint64_t draw(uint64_t *state) /* splitmix64 */
 {

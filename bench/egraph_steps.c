@@ -10,23 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "hypatia/egraph.h"
-
-static void need(hyp_status status, const hyp_diag *diag)
-{
-    if (status == HYP_OK) return;
-    fprintf(stderr, "bench-egraph-steps: %s: %s\n", hyp_status_name(status), diag->message);
-    exit(1);
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
+#define BENCH "bench-egraph-steps"
+#include "egraph_bench.h"
 
 static hyp_egraph *new_egraph(void)
 {
@@ -63,7 +49,7 @@ static double unite(size_t steps, bool backwards, bool used)
         need(hyp_egraph_union(eg, a, a - 1, NULL, NULL, &diag), &diag);
         need(hyp_egraph_rebuild(eg, &diag), &diag);
     }
-    double took = now() - begin;
+    double took = 1e3 * (now() - begin);
     if (hyp_egraph_class_count(eg) != (used ? 2 : 1)) exit(1);
     hyp_egraph_destroy(eg);
     return took;
@@ -81,7 +67,7 @@ static double add(size_t steps, bool list, bool rebuild, bool join)
         if (rebuild) need(hyp_egraph_rebuild(eg, &diag), &diag);
         if (list && (!hyp_egraph_class_nodes(eg, c, &count) || count != 1)) exit(1);
     }
-    double took = now() - begin;
+    double took = 1e3 * (now() - begin);
     hyp_egraph_destroy(eg);
     return took;
 }
@@ -101,7 +87,7 @@ static double towers(size_t floors)
     double begin = now();
     need(hyp_egraph_union(eg, leaves[0], leaves[1], NULL, NULL, &diag), &diag);
     need(hyp_egraph_rebuild(eg, &diag), &diag);
-    double took = now() - begin;
+    double took = 1e3 * (now() - begin);
     if (hyp_egraph_class_count(eg) != floors + 1) exit(1);
     hyp_egraph_destroy(eg);
     return took;
