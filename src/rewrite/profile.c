@@ -206,7 +206,7 @@ static hyp_status read_speedups(const char *file, const hyp_sexpr *forms, hyp_de
     return HYP_OK;
 }
 
-/* The entries of a kind, (measured ...) or (share ...), among the forms. *out is as it was where there are none. */
+/* The entries of a kind, (measured ...) or (share ...), among the forms. */
 static hyp_status read_entries(hyp_arena *arena, const char *file, const hyp_sexpr *forms, const char *kind,
                                hyp_measured **out, size_t *out_count, hyp_diag *diag)
 {

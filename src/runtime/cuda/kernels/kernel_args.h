@@ -62,10 +62,9 @@ enum {
     HYP_CUDA_PW_INSTRS = HYP_CUDA_PW_REGISTERS + 2 * HYP_CUDA_PW_OUTPUTS,
     HYP_CUDA_PW_VECTOR = 8, /* neighbours that one thread of pointwise_f32 does at a time */
     HYP_CUDA_FILL_VALUES = 32,
-    HYP_CUDA_ROW_PIECES = 2, /* pieces of a row that one thread of softmax_rows and norm_rows keeps in registers */
+    HYP_CUDA_ROW_PIECES = 2,      /* pieces of a row that one thread of softmax_rows and norm_rows keeps in registers */
     HYP_CUDA_REDUCE_THREADS = 256, /* of a block of a reduction */
-    HYP_CUDA_DIGITS =
-        256, /* that scatter_sort and topk go by at a time; threads of a block of the former, the least of the latter */
+    HYP_CUDA_DIGITS = 256, /* that scatter_sort and topk go by at a time; threads of a block, of the latter at least */
     HYP_CUDA_TOPK_COUNTS = 130,   /* doubles in front of what a block of topk sorts: HYP_CUDA_DIGITS + 4 counters */
     HYP_CUDA_TOPK_TILE = 4096,    /* words behind these: what a block of topk sorts in shared memory */
     HYP_CUDA_RESIZE_EACH = 4,     /* columns of a row that a thread of resize_rows has */
