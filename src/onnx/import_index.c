@@ -125,7 +125,9 @@ static hyp_status slice_axis(const hyp_onnx_node *n, hyp_dim have, hyp_dim start
     /* Going backwards, places run from the last element down to one before the first. */
     int64_t low = step > 0 ? 0 : -1, high = step > 0 ? 0 : -1, stride = step > 0 ? step : -step;
     hyp_dim given = start, length;
-    HYP_TRY(resolve(n, start, have, low, high, &start));
+    /* What begins before the first element is clamped to it in either direction: the last place of `low` is for ends alone. */
+    bool before = step < 0 && hyp_dim_is_const(given) && given < -1;
+    HYP_TRY(resolve(n, start, have, before ? 0 : low, high, &start));
     HYP_TRY(resolve(n, end, have, low, high, &end));
     if (step > 0 && end == have && hyp_dim_is_const(given)) {
         /* Up to the end, in the plainest of equal expressions, so that x[1:] and x[:-1] have one type. */
@@ -139,6 +141,7 @@ static hyp_status slice_axis(const hyp_onnx_node *n, hyp_dim have, hyp_dim start
     } else {
         HYP_TRY(step > 0 ? hyp_dim_sub(dims, end, start, &length, diag) : hyp_dim_sub(dims, start, end, &length, diag));
         HYP_TRY(pick(dims, true, length, 0, &length, diag));
+        if (before) HYP_TRY(pick(dims, false, length, have, &length, diag)); /* of an axis without elements: none */
     }
     if (stride > 1) { /* rounded up */
         HYP_TRY(hyp_dim_add(dims, length, stride - 1, &length, diag));
