@@ -181,7 +181,9 @@ static void build_cross_entropy(hyp_builder *b, const hyp_train_options *o, hyp_
     hyp_scope_name(s, "l", hyp_form_text(s, "(add (sub m at) e)"));
     hyp_scope_name(s, "p", hyp_form_text(s, "(exp (sub (sub x m) e))"));
     hyp_scope_name(s, "is", hyp_form_text(s, "(equal (like c t) c)"));
-    const char *each = "(mul k l)", *gradient = "(let f (mul k (div scale n))) (mul f (sub p (where is 1 0)))";
+    /* Where all labels are ignored n is 0: the loss is no number, and gradients are 0. */
+    const char *each = "(mul k l)",
+               *gradient = "(let f (where ignored 0 (mul k (div scale n)))) (mul f (sub p (where is 1 0)))";
     if (smoothing != 0) {
         hyp_scope_name(s, "o", SUM("(mul w (sub x at))"));
         each = "(add (mul kept (mul k l)) (sub (mul spread-sum l) (mul spread o)))";

@@ -262,6 +262,20 @@ def judge_statistics():
             raise RuntimeError(f"frozen statistics: {sorted(found)}")
 
 
+def judge_all_ignored():
+    """A batch of which no label counts: the loss is no number, and gradients are 0, as in PyTorch."""
+    rng = np.random.default_rng(3)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "model.onnx")
+        make_model(path, rng, 4, (2,))
+        feeds = {"x": rng.normal(size=(3, 5)).astype(np.float32), "labels": np.full((3, 2), -100)}
+        for smoothing in 0, 0.2, 1:
+            found = steps.run(path, lambda k, n: feeds[n], 1, [("loss", "cross-entropy"), ("gradients", 1), ("label_smoothing", smoothing)])[0]
+            if not np.isnan(found["loss"]) or any(found["gradient:" + n].any() for n in "abc"):
+                raise RuntimeError(f"all ignored, smoothing {smoothing}: {found}")
+    print("all ignored: gradients are 0")
+
+
 def some_labels(classes, ignore=None):
     def make(rng, k, shape):
         labels = rng.integers(0, classes, shape)
@@ -292,6 +306,7 @@ def main():
     judge("of one process", [("loss", "mse"), ("data_parallel", 1)] + sgd, mse, Sgd)
     judge_statistics()
     judge_dropout()
+    judge_all_ignored()
     judge("frozen", [("loss", "mse"), ("frozen", "[ab]")] + sgd, mse, Sgd, frozen=("a", "b"))
     judge("bce", [("loss", "bce")] + sgd, bce, Sgd)
     judge("bce of images", [("loss", "bce")] + sgd, bce, Sgd, behind=(2, 3))
