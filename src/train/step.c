@@ -2,6 +2,7 @@
 #include "train/step.h"
 
 #include <fnmatch.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "train/gradient.h"
@@ -276,15 +277,27 @@ typedef struct bucket {
     size_t bytes;
 } bucket;
 
+/* What processes send each other of a value: gradients that were computed in 16 bits are widened where they have arrived. */
+static hyp_value_id as_computed(const step *s, hyp_value_id v)
+{
+    const hyp_value *value = &s->out->values.data[v];
+    if (!hyp_build_ok(&s->b) || value->kind != HYP_VALUE_NODE) return v;
+    const hyp_node *n = &s->out->nodes.data[value->producer];
+    if (n->op != HYP_OP_cast) return v;
+    hyp_dtype from = s->out->values.data[n->inputs[0]].type.dtype;
+    return hyp_dtype_is_float(from) && hyp_dtype_size(from) < hyp_dtype_size(value->type.dtype) ? n->inputs[0] : v;
+}
+
 static void close_bucket(step *s, bucket *b)
 {
     hyp_value_id values[HYP_ALL_REDUCE_MOST], means[HYP_ALL_REDUCE_MOST];
     const hyp_attr mean = hyp_attr_of_sym("mean");
-    for (uint32_t i = 0; i < b->count; i++) values[i] = *b->at[i];
+    for (uint32_t i = 0; i < b->count; i++) values[i] = as_computed(s, *b->at[i]);
     if (b->count && hyp_build_ok(&s->b))
         hyp_build_note(&s->b, hyp_graph_add_node(s->out, HYP_OP_all_reduce, values, b->count, &mean, NULL, means, b->count,
                                                  s->diag));
-    for (uint32_t i = 0; i < b->count && hyp_build_ok(&s->b); i++) *b->at[i] = means[i];
+    for (uint32_t i = 0; i < b->count && hyp_build_ok(&s->b); i++)
+        *b->at[i] = hyp_build_cast(&s->b, means[i], hyp_build_type(&s->b, *b->at[i]).dtype);
     *b = (bucket){0};
 }
 
@@ -294,21 +307,45 @@ static void add_to_bucket(step *s, bucket *b, hyp_value_id *at)
 {
     enum { ENOUGH = 16 << 20 };
     size_t bytes = 0;
-    hyp_type type = hyp_build_type(&s->b, *at);
+    hyp_type type = hyp_build_type(&s->b, as_computed(s, *at));
     if (!hyp_type_bytes(&type, &bytes)) bytes = ENOUGH;
     b->at[b->count++] = at;
     b->bytes += bytes;
     if (b->count == HYP_ALL_REDUCE_MOST || b->bytes >= ENOUGH) close_bucket(s, b);
 }
 
-/* Means over all processes in place of their own, in the order in which the backward pass gives them: of the last parameters
- * first. */
+/* What all processes have means of, and which node gives it. */
+typedef struct shared_value {
+    hyp_value_id *at;
+    hyp_node_id maker;
+    size_t number; /* in the list, for two of one node */
+} shared_value;
+
+static int by_maker(const void *left, const void *right)
+{
+    const shared_value *a = left, *b = right;
+    if (a->maker != b->maker) return a->maker < b->maker ? -1 : 1;
+    return a->number < b->number ? -1 : a->number > b->number;
+}
+
+/* Means over all processes in place of their own, those first that are known first: of the last layers, whatever the order
+ * of the parameters in the model. */
 static hyp_status share(step *s)
 {
     bucket b = {0};
-    add_to_bucket(s, &b, &s->loss);
-    for (size_t i = s->trained.len; i-- > 0;) add_to_bucket(s, &b, &s->parameters[i].gradient);
-    for (size_t i = 0; i < s->kept.len; i++) add_to_bucket(s, &b, &s->kept.data[i].after);
+    size_t count = 0;
+    shared_value *all = hyp_arena_zalloc(&s->b.arena, 1 + s->trained.len + s->kept.len, sizeof *all);
+    if (!all) return hyp_fail_memory(s->diag, s->trained.len * sizeof *all);
+    all[count++].at = &s->loss;
+    for (size_t i = 0; i < s->trained.len; i++) all[count++].at = &s->parameters[i].gradient;
+    for (size_t i = 0; i < s->kept.len; i++) all[count++].at = &s->kept.data[i].after;
+    for (size_t i = 0; i < count; i++) {
+        const hyp_value *v = &s->out->values.data[as_computed(s, *all[i].at)];
+        all[i].maker = v->kind == HYP_VALUE_NODE ? v->producer : 0;
+        all[i].number = i;
+    }
+    qsort(all, count, sizeof *all, by_maker);
+    for (size_t i = 0; i < count; i++) add_to_bucket(s, &b, all[i].at);
     close_bucket(s, &b);
     return s->b.status;
 }
