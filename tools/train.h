@@ -5,6 +5,7 @@
 #include "checkpoints.h"
 #include "curve.h"
 #include "dataset.h"
+#include "feed.h"
 #include "ranks.h"
 #include "schedule.h"
 #include "session.h"
@@ -65,6 +66,8 @@ int train_report_close(train_report *r);
 typedef struct trainer {
     session session; /* its inputs: host memory for a batch, or what is the same in every one; its outputs: of the device, the
                         loss of the host */
+    feed *feed; /* NULL: batches are made where the session's inputs are, before they are run */
+    const hyp_tensor *inputs; /* all of the next run: the session's, or lent by the feed */
     const train_request *request;
     ranks *ranks; /* who trains with us, and when all stop */
     const char *tool;
@@ -101,9 +104,9 @@ int trainer_run(trainer *t);
 
 /* ---- validate.c ----------------------------------------------------------------------------------------------- */
 
-/* Fills the batch's inputs with these rows. */
+/* Makes a batch of these rows where the session's inputs are. */
 void trainer_fill(trainer *t, const dataset *d, const uint64_t *rows, size_t count);
-/* Runs the batch that the inputs have: a step, or with the variables as they are. */
+/* Runs the batch: a step, or with the variables as they are. */
 int trainer_step(trainer *t, bool keep_variables);
 /* The mean loss over the rows of the validation data, and the share of labels that the largest of the classes is; NAN
  * where there are none. CLI_INTERRUPTED where it was stopped. */

@@ -116,14 +116,38 @@ static int save_last(trainer *t)
 
 /* ---- steps ---------------------------------------------------------------------------------------------------- */
 
+/* The rows of the batch that begins at this position of the epoch, and those of them that are this process's. */
+static uint64_t rows_at(const trainer *t, uint64_t position, const uint64_t **out_rows, size_t *out_share)
+{
+    uint64_t left = t->usable - position, count = left < (uint64_t)t->batch ? left : (uint64_t)t->batch;
+    *out_share = (size_t)(count / (uint64_t)ranks_size(t->ranks)); /* which divides it: set_batch */
+    *out_rows = t->order + position + (uint64_t)t->ranks->rank * *out_share;
+    return count;
+}
+
+/* Makes the batch, and begins to make the next one where that is done beside the step. Rows of the next epoch are not known yet. */
+static int make_batch(trainer *t, const uint64_t *rows, size_t share, uint64_t next)
+{
+    if (!t->feed) {
+        trainer_fill(t, &t->data, rows, share);
+        return CLI_OK;
+    }
+    int code = feed_take(t->feed, &t->data, rows, share, &t->inputs);
+    if (code != CLI_OK || next >= t->usable) return code;
+    rows_at(t, next, &rows, &share);
+    feed_prepare(t->feed, &t->data, rows, share);
+    return CLI_OK;
+}
+
 static int take_step(trainer *t)
 {
-    uint64_t left = t->usable - t->state.position, count = left < (uint64_t)t->batch ? left : (uint64_t)t->batch;
-    uint64_t share = count / (uint64_t)ranks_size(t->ranks); /* which divides it: set_batch */
+    const uint64_t *rows;
+    size_t share;
+    uint64_t count = rows_at(t, t->state.position, &rows, &share);
     double begun = timing_now(), rate = schedule_rate(&t->rate, t->state.step);
     t->rate_now = (float)rate;
-    trainer_fill(t, &t->data, t->order + t->state.position + (uint64_t)t->ranks->rank * share, (size_t)share);
-    int code = trainer_step(t, false);
+    int code = make_batch(t, rows, share, t->state.position + count);
+    if (code == CLI_OK) code = trainer_step(t, false);
     if (code != CLI_OK) {
         fprintf(stderr, "%s: that was step %" PRId64 " of the training, which changed nothing\n", t->tool,
                 t->state.step + 1);

@@ -350,6 +350,8 @@ static int open_all(trainer *t, const train_request *o)
     if (code == CLI_OK) code = make_inputs(t);
     if (code == CLI_OK) code = check_inputs(t);
     if (code == CLI_OK) code = make_outputs(t);
+    if (code == CLI_OK)
+        code = feed_open(&t->feed, t->session.engine, &t->data, t->session.inputs, t->session.input_count, t->share, t->tool);
     if (code == CLI_OK) code = train_report_open(&t->report, o, t->state.step ? t->state.step : -1, t->tool);
     return code;
 }
@@ -385,6 +387,7 @@ int trainer_open(trainer *t, const train_request *o, const cli_args *args, ranks
 void trainer_close(trainer *t)
 {
     session *s = &t->session;
+    feed_close(t->feed);
     const size_t own[] = {t->rate_input, t->seed_input, t->training_input};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) /* fields of the trainer; the session frees the rest */
         if (own[i] < s->input_count) s->inputs[own[i]] = (hyp_tensor){0};

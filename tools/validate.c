@@ -8,6 +8,7 @@
 
 void trainer_fill(trainer *t, const dataset *d, const uint64_t *rows, size_t count)
 {
+    t->inputs = t->session.inputs;
     for (size_t i = 0; i < d->count; i++) {
         const dataset_column *c = &d->columns[i];
         hyp_tensor *in = &t->session.inputs[c->input];
@@ -23,7 +24,7 @@ int trainer_step(trainer *t, bool keep_variables)
     t->seed_now = (int64_t)shuffle_number(~t->state.seed, (uint64_t)t->ranks->rank); /* apart from the order's keys */
     t->training_now = !keep_variables;
     session *s = &t->session;
-    if (hyp_context_run_with(s->context, s->inputs, s->input_count, s->outputs, s->output_count, &options, &diag) == HYP_OK)
+    if (hyp_context_run_with(s->context, t->inputs, s->input_count, s->outputs, s->output_count, &options, &diag) == HYP_OK)
         return CLI_OK;
     return cli_report(t->tool, &diag);
 }

@@ -102,6 +102,28 @@ def check_rows(p):
     assert "too few" in p.train("fixed2", "--epochs", 1, "--gpus", 3, "--batch", 2, plan="dp.bin", code=2)
 
 
+def check_large_batches(p):
+    """Batches of a megabyte and more are made by threads beside the steps: the same rows, judged by numpy, the last ones of an
+    epoch, too, and such as are converted; and what was trained goes on to the same bits."""
+    draw = np.random.default_rng(5)
+    images = draw.integers(0, 17, (9000, 64), np.uint8)
+    labels = draw.integers(0, 10, 9000)
+    np.save(p.path("many.npy"), images)
+    np.save(p.path("many-y.npy"), labels)
+    options = ["--batch", 8400, "--epochs", 3, "--learning-rate", 0.03, "--schedule", "constant", "--warmup", 0]
+    losses, weights = expected_losses(p.weights, images.astype(np.float32), labels, lambda step: 0.03, 3, 8400, 0, 9000)
+    for gpus in (1, 2):
+        p.train(f"many{gpus}", *options, "--gpus", gpus, "--metrics", p.path("many.jsonl"), plan="dp-sgd.bin", data=("many.npy", "many-y.npy"))
+        steps = [line["loss"] for line in p.metrics("many.jsonl") if line["event"] == "step"]
+        assert len(steps) == 6 and np.allclose(steps, losses, rtol=1e-4), (steps, losses)
+        got, _ = read_safetensors(p.path(f"many{gpus}/step-00000006.safetensors"))
+        assert all(np.allclose(got[n], weights[n], rtol=1e-3, atol=1e-4) for n in got)
+    for stop in (1, 2):
+        p.train("many-stop", *options, "--gpus", 2, "--resume", "--stop-after", stop, plan="dp-sgd.bin", data=("many.npy", "many-y.npy"))
+    p.train("many-stop", *options, "--gpus", 2, "--resume", plan="dp-sgd.bin", data=("many.npy", "many-y.npy"))
+    p.same("many-stop", "many2", "step-00000006.safetensors")
+
+
 def check_dropout(p):
     """Each rank drops by a seed of its own; the count of steps is one, and a training that stopped drops what it would have."""
     write_model(p.path("dropping.onnx"), p.weights, 0.5)
@@ -263,8 +285,8 @@ def main():
         p.compile("dp-sgd.bin", "--optimizer", "sgd", "--data-parallel")
         p.compile("fixed.bin", "--data-parallel", "--dim", "batch=16")
         assert ROWS == len(p.images) and hyp.BIN
-        for check in (check_two_are_one, check_one_is_plain, check_rows, check_dropout, check_resuming, check_stopping, check_deaths,
-                      check_failures, check_launchers):
+        for check in (check_two_are_one, check_one_is_plain, check_rows, check_large_batches, check_dropout, check_resuming,
+                      check_stopping, check_deaths, check_failures, check_launchers):
             if not wanted or check.__name__ in wanted:
                 begun = time.monotonic()
                 check(p)
