@@ -90,6 +90,7 @@ typedef struct hyp_cuda_session {
     CUevent begins, ends;
     hyp_cuda_branch_streams branches; /* for steps side by side */
     bool capturing;      /* a graph of ours */
+    bool forks;          /* ops of the run under way may go to other streams beside its own */
     bool pads;           /* tensors of a run may be smaller than its shapes */
     bool told_of_graphs, told_of_updates; /* the log has that one could not be made, or not be changed */
     const hyp_bindings *bindings; /* of the run whose ops are queued; NULL where nobody is to be told of its steps */

@@ -169,6 +169,14 @@ DRIVER cuStreamIsCapturing(CUstream at, CUstreamCaptureStatus *status)
     bool takes_part = s && (s->captured || s->origin);
     return *status = takes_part ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
 }
+// A capture is known by the stream that it began on.
+#undef cuStreamGetCaptureInfo // as in library.h
+DRIVER cuStreamGetCaptureInfo(CUstream at, CUstreamCaptureStatus *status, cuuint64_t *id)
+{
+    stream *s = stream_of(at), *of = s && s->captured ? s : s ? s->origin : nullptr;
+    *id = (cuuint64_t)(uintptr_t)of;
+    return *status = of ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
+}
 DRIVER cuStreamBeginCapture(CUstream at, CUstreamCaptureMode mode)
 {
     FAULT("cuStreamBeginCapture");
@@ -248,6 +256,9 @@ DRIVER cuGraphExecDestroy(CUgraphExec at)
 // Work that does not wait for other work may be done before it: the launches of the process take turns between an order
 // in which what was captured last goes first wherever it may, and random ones. On a wide device work that does not wait
 // for each other also takes its time together, on a narrow one every beginning of a graph but the first costs some.
+// For the tests: how much work of the graph that was launched last could have been done at once.
+static std::atomic<uint64_t> widest;
+extern "C" __attribute__((visibility("default"))) uint64_t emulator_widest(void) { return widest; }
 DRIVER cuGraphLaunch(CUgraphExec exec, CUstream at)
 {
     FAULT("cuGraphLaunch");
@@ -264,8 +275,10 @@ DRIVER cuGraphLaunch(CUgraphExec exec, CUstream at)
         for (size_t before : nodes[i].after) then[before].push_back(i);
         if (open[i] == 0) ready.push_back(i);
     }
+    widest = 0;
     if (is_mode("narrow") && !ready.empty()) nanoseconds += 10000 * (ready.size() - 1);
     while (!ready.empty()) {
+        widest = std::max<uint64_t>(widest, ready.size());
         std::sort(ready.begin(), ready.end());
         state = state * 6364136223846793005u + 1442695040888963407u;
         size_t k = turn % 2 == 0 ? ready.size() - 1 : (size_t)((state >> 33) % ready.size()), i = ready[k];

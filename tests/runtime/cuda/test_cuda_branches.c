@@ -167,6 +167,91 @@ static void graphs_do_what_steps_do_one_by_one(void **unused)
     }
 }
 
+/* ---- graphs of the caller's --------------------------------------------------------------------------------------- */
+
+#define MUST(call) assert_int_equal((call), CUDA_SUCCESS)
+
+/* Two runs in one graph on a stream that is captured; without `out` the capture goes on. */
+static void run_captured(hyp_context *context, CUstream stream, CUdeviceptr x, CUdeviceptr y, CUgraph *out)
+{
+    hyp_diag diag = {0};
+    const size_t bytes = ROWS * WIDTH * hyp_dtype_size(dtype);
+    MUST(dev.lib.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    for (size_t run = 0; run < 2; run++) {
+        hyp_run_options options = {.size = sizeof options, .stream = stream};
+        hyp_tensor in = {.data = (void *)(uintptr_t)x, .bytes = bytes, .dtype = dtype, .memory = HYP_MEMORY_CUDA,
+                         .rank = 2, .dims = {ROWS, WIDTH}}, list[OUTPUTS];
+        for (size_t i = 0; i < OUTPUTS; i++) {
+            list[i] = in;
+            list[i].data = (void *)(uintptr_t)(y + (run * OUTPUTS + i) * bytes);
+        }
+        if (hyp_context_run_with(context, &in, 1, list, OUTPUTS, &options, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    }
+    if (out) MUST(dev.lib.cuStreamEndCapture(stream, out));
+}
+
+/* How many kernels of a graph may run at once is what the emulator alone tells: several, but one where a capture that has not ended
+ * has the session's other streams. */
+static void check_captured(uint64_t which, int steps)
+{
+    uint64_t (*widest)(void) = NULL;
+    bool on_emulator = emulator_function("emulator_widest", &widest);
+    static uint8_t x[MOST_BYTES], truth[1][OUTPUTS][MOST_BYTES], y[2 * OUTPUTS * MOST_BYTES];
+    const size_t bytes = ROWS * WIDTH * hyp_dtype_size(dtype);
+    hyp_diag diag = {0};
+    hyp_context *context;
+    CUdeviceptr at, ends;
+    CUstream other;
+    CUgraphExec graphs[2];
+    CUgraph captured[2], unused;
+    build(which, steps);
+    hyp_engine *engine = pb_load(&builder, HYP_DEVICE_CUDA);
+    random_fill(&seed, dtype, x, ROWS * WIDTH);
+    run_on(engine, "1", x, (int64_t[]){ROWS, WIDTH}, 2, 1, truth);
+    MUST(dev.lib.cuMemAlloc(&at, bytes));
+    MUST(dev.lib.cuMemAlloc(&ends, 2 * OUTPUTS * bytes));
+    MUST(dev.lib.cuStreamCreateWithPriority(&other, CU_STREAM_NON_BLOCKING, 0));
+    MUST(dev.lib.cuMemcpyHtoDAsync(at, x, bytes, dev.stream));
+    setenv("HYPATIA_CUDA_STREAMS", "4", 1);
+    hyp_context_options options = {.size = sizeof options, .stream = dev.stream};
+    if (hyp_context_create(engine, &options, &context, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    unsetenv("HYPATIA_CUDA_STREAMS");
+    run_captured(context, dev.stream, at, ends, &captured[0]);
+    run_captured(context, other, at, ends, NULL);
+    run_captured(context, dev.stream, at, ends, &captured[1]);
+    MUST(dev.lib.cuStreamEndCapture(other, &unused));
+    MUST(dev.lib.cuGraphDestroy(unused));
+    for (int i = 0; i < 2; i++) {
+        MUST(dev.lib.cuGraphInstantiate(&graphs[i], captured[i], 0));
+        MUST(dev.lib.cuGraphDestroy(captured[i]));
+    }
+    for (int turn = 0; turn < 6; turn++) {
+        MUST(dev.lib.cuMemsetD8Async(ends, 0xff, 2 * OUTPUTS * bytes, dev.stream));
+        MUST(dev.lib.cuGraphLaunch(graphs[turn % 2], dev.stream));
+        if (on_emulator) assert_true(turn % 2 ? widest() == 1 : widest() > 1);
+        MUST(dev.lib.cuMemcpyDtoHAsync(y, ends, 2 * OUTPUTS * bytes, dev.stream));
+        MUST(dev.lib.cuStreamSynchronize(dev.stream));
+        for (size_t i = 0; i < 2 * OUTPUTS; i++) assert_memory_equal(y + i * bytes, truth[0][i % OUTPUTS], bytes);
+    }
+    for (int i = 0; i < 2; i++) MUST(dev.lib.cuGraphExecDestroy(graphs[i]));
+    hyp_context_release_captured(context);
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+    MUST(dev.lib.cuMemFree(at));
+    MUST(dev.lib.cuMemFree(ends));
+    MUST(dev.lib.cuStreamDestroy(other));
+    pb_dispose(&builder);
+}
+
+static void graphs_of_the_callers_do_the_same(void **unused)
+{
+    (void)unused;
+    for (uint64_t which = 201; which <= 212; which++) {
+        dtype = which % 2 ? HYP_F32 : HYP_BF16;
+        check_captured(which, 8 + (int)(which % 24));
+    }
+}
+
 /* Convolutions whose windows are written out, each as long as its stream has room for them, and multiplied by way of a
  * workspace. Two chains for each stream, no two of which have the same values. */
 static void every_stream_has_room_and_workspace_of_its_own(void **unused)
@@ -413,6 +498,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(graphs_do_what_steps_do_one_by_one),
         cmocka_unit_test(every_stream_has_room_and_workspace_of_its_own),
+        cmocka_unit_test(graphs_of_the_callers_do_the_same),
         cmocka_unit_test(large_values_take_no_more_memory_side_by_side),
         cmocka_unit_test(side_by_side_is_what_is_predicted_to_pay),
         cmocka_unit_test(the_variable_says_how_many),

@@ -10,9 +10,12 @@
 #include "base/mem.h"
 #include "hypatia/status.h"
 
-/* Headers of CUDA 12.8 and newer mean a function by this name that older drivers lack; what it was before, all have. */
+/* Headers of CUDA 12.8 and newer, and of 12.3 and newer, mean functions by these names that older drivers lack; what they were
+ * before, all have. */
 #undef cuEventElapsedTime
 CUresult CUDAAPI cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end);
+#undef cuStreamGetCaptureInfo
+CUresult CUDAAPI cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id);
 
 /* Every function that the backend calls. cuda.h renames many of them by macros (cuMemAlloc is cuMemAlloc_v2); the
  * names below and those of the fields pass through the same macros, so that each is the version of the headers. */
@@ -26,6 +29,7 @@ CUresult CUDAAPI cuEventElapsedTime(float *milliseconds, CUevent start, CUevent 
     X(cuMemAlloc) X(cuMemFree) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuMemHostGetDevicePointer) X(cuPointerGetAttributes) \
     X(cuMemcpyHtoDAsync) X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemsetD8Async) \
     X(cuStreamCreateWithPriority) X(cuStreamDestroy) X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuStreamIsCapturing) \
+    X(cuStreamGetCaptureInfo) \
     X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuThreadExchangeStreamCaptureMode) X(cuGraphInstantiate) X(cuGraphExecUpdate) X(cuGraphUpload) X(cuGraphLaunch) X(cuGraphExecDestroy) \
     X(cuGraphDestroy) X(cuEventCreate) X(cuEventDestroy) X(cuEventRecord) X(cuEventSynchronize) X(cuEventElapsedTime)
 

@@ -26,6 +26,9 @@ HYP_NODISCARD bool hyp_cuda_enter_to_free(const hyp_cuda_device *d);
 /* The streams and the event of a session that is new. */
 HYP_NODISCARD hyp_status hyp_cuda_streams_init(hyp_cuda_session *s, const hyp_context_options *options, hyp_diag *diag);
 void hyp_cuda_streams_dispose(hyp_cuda_session *s);
+/* Whether work of the session's stream may be continued on this one of its own: it is in no capture, or in the same. One that has
+ * taken part in a capture does so until that ends. */
+bool hyp_cuda_can_join(const hyp_cuda_session *s, CUstream other);
 /* From now on ops go to this stream, those of cuDNN included. */
 HYP_NODISCARD hyp_status hyp_cuda_go_to(hyp_cuda_session *s, CUstream stream, hyp_diag *diag);
 /* A run begins on the stream that it is to be on, behind the runs before it and what it is to wait for, and tells that

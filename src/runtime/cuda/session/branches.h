@@ -1,5 +1,5 @@
-/* branches.h - the ops of one set of shapes on several streams of a graph of ours: steps that do not wait for each
- * other run side by side, where that is predicted or measured to be faster.
+/* branches.h - the ops of one set of shapes on several streams of a graph, ours or the caller's: steps that do not wait for
+ * each other run side by side, where that is predicted or measured to be faster.
  *
  * The first stream is the session's, the others are forked from it and joined to it by events. Each has a workspace of its
  * own. Ops that belong to one step stay together and in their order.

@@ -1,6 +1,6 @@
 /* captured.c - what graphs that the caller captured use: it stays until he tells that they are gone, whatever grows, is
  * evicted or prepared anew meanwhile. The rest of what ops use (the workspace, the report of indexes, kernels) lasts as
- * long as the session in any case, and steps side by side are in graphs of ours alone. */
+ * long as the session in any case. */
 #include "runtime/cuda/session/backend.h"
 
 static hyp_cuda_block *find(const hyp_cuda_session *s, CUdeviceptr at)
@@ -13,7 +13,9 @@ static hyp_cuda_block *find(const hyp_cuda_session *s, CUdeviceptr at)
 hyp_status hyp_cuda_note_captured(hyp_cuda_session *s, hyp_cuda_prepared *p, hyp_diag *diag)
 {
     const hyp_cuda_block used[] = {{s->scratch, s->scratch_bytes, false},
-                                   {s->staging.device, s->staging.device_bytes, false}};
+                                   {s->staging.device, s->staging.device_bytes, false},
+                                   {s->room, s->room_bytes, false},
+                                   {s->branches.memory, s->branches.bytes, false}};
     p->captured = s->kept.any = true;
     for (size_t i = 0; i < sizeof used / sizeof *used; i++)
         if (used[i].at && !find(s, used[i].at)) HYP_TRY(hyp_vec_push(&s->kept.blocks, diag, used[i]));

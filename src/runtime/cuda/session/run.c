@@ -52,7 +52,7 @@ static hyp_status run_some(hyp_cuda_session *s, const hyp_cuda_prepared *p, size
 {
     for (size_t i = begin; i < end; i++) {
         const hyp_cuda_op *op = &p->ops.data[i];
-        for (size_t k = 0; s->capturing && k < p->ahead.len; k++)
+        for (size_t k = 0; s->forks && k < p->ahead.len; k++)
             if (p->ahead.data[k].op == i) HYP_TRY(send_ahead(s, &p->ahead.data[k], diag));
         if (s->bindings) HYP_TRY(hyp_step_begins(s->bindings, op->step, diag));
         hyp_cuda_range_begins(s->model->plan->program->steps[op->step]->label);
@@ -189,6 +189,16 @@ static hyp_status run_in_order(hyp_cuda_session *s, const hyp_cuda_prepared *p, 
     return launch_commit(s, p, diag);
 }
 
+/* Whether ops go to streams beside the run's, too: into a graph of ours or of the caller's, unless another capture that has not
+ * ended has these. Who is told of every step gets them in their order. */
+static bool may_fork(const hyp_cuda_session *s, const hyp_cuda_prepared *p)
+{
+    if (!s->capturing && (!s->captured || (s->bindings && hyp_steps_are_watched(s->bindings)))) return false;
+    for (uint32_t branch = 1; p->branches.units && branch < p->branches.schedule.branches; branch++)
+        if (!hyp_cuda_can_join(s, s->branches.more[branch - 1])) return false;
+    return p->ahead.len == 0 || hyp_cuda_can_join(s, s->aside);
+}
+
 /* Where kernels read inputs before they wait for those before them, the first op begins when all before it in the
  * stream has ended. Ops aside go to a stream of their own, which leaves the session's at the beginning and joins it at
  * the end. In a CUDA graph that makes a branch. */
@@ -196,6 +206,7 @@ hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp
 {
     CUstream stream = s->stream;
     bind_others(s, p);
+    s->forks = may_fork(s, p);
     if (p->aside) {
         HYP_TRY(let_wait(s, stream, s->begins, s->aside, diag));
         s->stream = s->aside;
@@ -204,13 +215,14 @@ hyp_status hyp_cuda_run_ops(hyp_cuda_session *s, const hyp_cuda_prepared *p, hyp
         s->stream = stream;
         HYP_TRY(status);
     }
-    s->starts = p->reads_early;
-    if (s->capturing && p->branches.units && hyp_cuda_branches_fit(s, p))
+    /* in a graph of the caller's the run before may have ended with streams that join */
+    s->starts = p->reads_early || (s->captured && s->model->device->driver < MIXED_EDGES);
+    if (s->forks && p->branches.units && hyp_cuda_branches_fit(s, p))
         HYP_TRY(run_side_by_side(s, p, diag));
     else
         HYP_TRY(run_in_order(s, p, diag));
     s->starts = false; /* also where there was no op */
-    bool branched = p->aside > 0 || (s->capturing && p->ahead.len > 0);
+    bool branched = p->aside > 0 || (s->forks && p->ahead.len > 0);
     return branched ? let_wait(s, s->aside, s->ends, stream, diag) : HYP_OK;
 }
 

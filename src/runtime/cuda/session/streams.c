@@ -52,6 +52,16 @@ static bool is_captured(const hyp_cuda_session *s, CUstream stream)
     return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+bool hyp_cuda_can_join(const hyp_cuda_session *s, CUstream other)
+{
+    const hyp_cuda_library *lib = &s->model->device->lib;
+    CUstreamCaptureStatus status[] = {CU_STREAM_CAPTURE_STATUS_NONE, CU_STREAM_CAPTURE_STATUS_NONE};
+    cuuint64_t id[] = {0, 0};
+    if (lib->cuStreamGetCaptureInfo(other, &status[0], &id[0]) != CUDA_SUCCESS) return false;
+    if (status[0] == CU_STREAM_CAPTURE_STATUS_NONE) return true;
+    return lib->cuStreamGetCaptureInfo(s->stream, &status[1], &id[1]) == CUDA_SUCCESS && status[0] == status[1] && id[0] == id[1];
+}
+
 /* The runs of a session use the same memory: one waits for the one before it, wherever that was. */
 static hyp_status follow_last(hyp_cuda_session *s, hyp_diag *diag)
 {
