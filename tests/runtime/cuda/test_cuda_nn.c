@@ -209,6 +209,69 @@ static void streams_and_graphs(void **unused)
     free(wanted[1]);
 }
 
+/* Of each layer that of its weight and of its bias, then that of x. */
+static void fetch_gradients(hyp_nn *nn, const nn_case *c, const nn_tensors *t, double **out)
+{
+    for (size_t l = 0; l < c->count; l++) {
+        *out++ = nn_fetch(nn, &t->gradients[l].weight, c->width[l + 1], c->width[l], c->width[l]);
+        *out++ = nn_fetch(nn, &t->gradients[l].bias, 1, c->width[l + 1], c->width[l + 1]);
+    }
+    *out = nn_fetch(nn, &t->dx, c->rows, c->width[0], c->width[0]);
+}
+
+/* A graph of the caller's, of both passes twice, has each layer's own gradients beside those that go on down; its numbers are those of
+ * calls one by one, in whatever order it runs what does not wait. */
+static void gradients_side_by_side(void **unused)
+{
+    (void)unused;
+    enum { ROWS = 33, LAYERS = 5, TURNS = 8 };
+    const int64_t width[] = {16, 40, 24, 40, 24, 16};
+    const hyp_nn_act acts[][LAYERS] = {{HYP_NN_RELU, HYP_NN_RELU, HYP_NN_RELU, HYP_NN_RELU, HYP_NN_RELU},
+                                       {HYP_NN_GELU_TANH, HYP_NN_SILU, HYP_NN_NONE, HYP_NN_GELU, HYP_NN_NONE}};
+    uint64_t (*widest)(void) = NULL, seed = 12;
+    bool on_emulator = emulator_function("emulator_widest", &widest);
+    for (int which = 0; which < 2; which++) {
+        nn_case c = nn_full_case(which ? HYP_BF16 : HYP_F32, ROWS, LAYERS, width, acts[which]);
+        nn_numbers n = nn_draw(&c, false, &seed);
+        nn_tensors t;
+        hyp_nn *nn = open_nn(dev.stream);
+        nn_place(nn, &c, &n, 0, &t);
+        GOOD(nn_forward(nn, &c, &t, true, message));
+        GOOD(nn_backward(nn, &c, &t, message));
+        double *wanted[2 * LAYERS + 1];
+        fetch_gradients(nn, &c, &t, wanted);
+        CUgraph graph;
+        CUgraphExec ready;
+        assert_int_equal(dev.lib.cuStreamBeginCapture(dev.stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+        for (int turn = 0; turn < 2; turn++) {
+            GOOD(nn_forward(nn, &c, &t, true, message));
+            GOOD(nn_backward(nn, &c, &t, message));
+        }
+        assert_int_equal(dev.lib.cuStreamEndCapture(dev.stream, &graph), CUDA_SUCCESS);
+        assert_int_equal(dev.lib.cuGraphInstantiate(&ready, graph, 0), CUDA_SUCCESS);
+        for (int turn = 0; turn < TURNS; turn++) {
+            assert_int_equal(dev.lib.cuGraphLaunch(ready, dev.stream), CUDA_SUCCESS);
+            if (on_emulator) assert_true(widest() > 1);
+            double *found[2 * LAYERS + 1];
+            fetch_gradients(nn, &c, &t, found);
+            for (size_t i = 0; i < 2 * LAYERS + 1; i++) {
+                const size_t count = i == 2 * LAYERS ? (size_t)(ROWS * width[0])
+                                     : i % 2         ? (size_t)width[i / 2 + 1]
+                                                     : (size_t)(width[i / 2] * width[i / 2 + 1]);
+                assert_memory_equal(found[i], wanted[i], count * sizeof(double));
+                free(found[i]);
+            }
+        }
+        for (size_t i = 0; i < 2 * LAYERS + 1; i++) free(wanted[i]);
+        dev.lib.cuGraphExecDestroy(ready);
+        dev.lib.cuGraphDestroy(graph);
+        hyp_nn_release_captured(nn);
+        nn_unplace(nn, &c, &t);
+        nn_free(&n);
+        hyp_nn_destroy(nn);
+    }
+}
+
 /* ---- tuning -------------------------------------------------------------------------------------------------------
  */
 
@@ -342,6 +405,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(large_passes_are_right),
         cmocka_unit_test(wrong_calls),
         cmocka_unit_test(streams_and_graphs),
+        cmocka_unit_test(gradients_side_by_side),
         cmocka_unit_test(tuning_takes_the_fastest),
         cmocka_unit_test(every_allocation_fails),
         cmocka_unit_test(calls_fail),

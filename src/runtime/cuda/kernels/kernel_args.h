@@ -336,8 +336,8 @@ typedef struct hyp_cuda_unfold {
     uint64_t x, y;
 } hyp_cuda_unfold;
 
-/* Rows of an activation. v = x + bias is kept in z, y = act(v), and the mask has a bit where that is positive. Or its gradient: y = x
- * times the derivative, at z or, of a relu, where the mask has a bit. f32, f16, bf16. */
+/* Rows of an activation. v = x + bias is kept in z, y = act(v), and the mask has a bit where that is positive; y = 0: only these.
+ * Or its gradient: y = x times the derivative, at z or, of a relu, where the mask has a bit. f32, f16, bf16. */
 typedef struct hyp_cuda_nn_act {
     uint64_t x, bias, z, y, mask; /* bias, z, mask: 0 = absent */
     hyp_cuda_extent row_pieces;   /* of 8 elements, the last one of a row perhaps less */

@@ -95,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(256) nn_act(const __grid_constant__
             derive(p, row, first, count, r);
         else
             activate(p, row, first, count, r);
-        store_some(p, p.y, row * p.y_ld + first, count, r);
+        if (p.y) store_some(p, p.y, row * p.y_ld + first, count, r);
     }
 }
 

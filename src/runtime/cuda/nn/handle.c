@@ -14,6 +14,7 @@ static hyp_status set_up(hyp_cuda_nn *nn, void *stream, hyp_diag *diag)
     HYP_TRY(hyp_cuda_load_kernel(d, HYP_CUDA_KERNEL_nn_act, diag)); /* a captured run must not */
     HYP_TRY(hyp_cuda_load_row_sums(d, diag));
     HYP_TRY(hyp_cuda_streams_init(s, &options, diag));
+    HYP_TRY(hyp_cuda_nn_aside_open(nn, diag));
     HYP_TRY(hyp_cuda_take_lt(d->context, &d->lib, &s->lt, diag));
     return hyp_cuda_grow(s, &s->workspace, &s->workspace_bytes, hyp_cuda_workspace_bytes(d),
                          "the workspace of products", diag);
@@ -34,6 +35,7 @@ static void nn_close(void *state)
     hyp_cuda_give(lib, s->workspace, s->workspace_bytes);
     hyp_cuda_give(lib, s->scratch, s->scratch_bytes);
     hyp_cuda_give(lib, s->room, s->room_bytes);
+    hyp_cuda_branches_dispose(&s->branches, lib);
     hyp_cuda_keep_lt(nn->model.device->context, lib, s->lt);
     hyp_cuda_streams_dispose(s);
     if (entered) hyp_cuda_leave(nn->model.device);
@@ -69,6 +71,7 @@ static hyp_status begin(void *state, void *stream, size_t workspace, void **out,
         status = hyp_cuda_grow(s, &s->scratch, &s->scratch_bytes, workspace, "values between layers", diag);
     if (status == HYP_OK) {
         s->starts = true;
+        hyp_cuda_nn_aside_begins(nn);
         *out = (void *)(uintptr_t)s->scratch;
         return HYP_OK;
     }
@@ -81,6 +84,9 @@ static hyp_status end(void *state, hyp_status status, hyp_diag *diag)
 {
     hyp_cuda_nn *nn = state;
     hyp_cuda_session *s = &nn->session;
+    hyp_diag unused = {0};
+    hyp_status joined = hyp_cuda_nn_aside_ends(nn, status == HYP_OK ? diag : &unused);
+    if (status == HYP_OK) status = joined;
     if (status == HYP_OK) status = hyp_cuda_run_ends(s, NULL, diag);
     if (status != HYP_OK) status = hyp_cuda_recover(s, status, "waiting for the device", diag);
     s->starts = false;

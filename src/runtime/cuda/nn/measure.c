@@ -96,10 +96,11 @@ static void dispose(measure *m)
 /* ---- contestants ---------------------------------------------------------------------------------------------- */
 
 /* An algorithm of the newest way. */
-static void add_contestant(measure *m, const cublasLtMatmulAlgo_t *algorithm)
+static void add_contestant(measure *m, const cublasLtMatmulAlgo_t *algorithm, uint64_t workspace)
 {
     size_t way = m->way_count - 1;
-    m->list[m->count++] = (contestant){.race = {.slot = &m->ways[way].algo[0], .algorithm = *algorithm}, .way = way};
+    m->list[m->count++] = (contestant){
+        .race = {.slot = &m->ways[way].algo[0], .algorithm = *algorithm, .workspace = workspace}, .way = way};
 }
 
 /* All ways, and the algorithms of each; the first is what is done without tuning. */
@@ -118,14 +119,14 @@ static hyp_status find_all(measure *m, hyp_diag *diag)
         m->way_count++;
         HYP_TRY(status);
         if (!can) continue;
-        if (m->count == 0) add_contestant(m, &e->algo[0]);
+        if (m->count == 0) add_contestant(m, &e->algo[0], e->workspace);
         HYP_TRY(hyp_cuda_lt_choose(s, &e->lt, s->workspace_bytes, HYP_CUDA_ALIGN,
                                    m->count == 1 ? HYP_CUDA_CANDIDATES : HYP_CUDA_LATER_CANDIDATES, results, &found,
                                    diag));
         for (int k = 0; k < found && m->count < HYP_CUDA_CONTESTANTS; k++)
             if (results[k].state == CUBLAS_STATUS_SUCCESS &&
                 memcmp(&results[k].algo, &m->list[0].race.algorithm, sizeof results[k].algo) != 0)
-                add_contestant(m, &results[k].algo);
+                add_contestant(m, &results[k].algo, results[k].workspaceSize);
     }
     return HYP_OK;
 }
@@ -171,6 +172,7 @@ static hyp_status tune(measure *m, hyp_cuda_nn_entry *e, double deadline, hyp_di
     *e = *way;
     *way = before; /* disposed of */
     e->algo[0] = winner->race.algorithm;
+    if (winner->race.workspace > e->workspace) e->workspace = winner->race.workspace;
     e->tuned = true;
     e->seconds = winner->race.seconds;
     e->first_seconds = m->list[0].race.seconds;

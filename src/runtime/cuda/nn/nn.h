@@ -3,6 +3,7 @@
  *   ways.c      what a step is in calls of cuBLASLt and kernels of ours: pure
  *   handle.c    hyp_nn_backend: streams, memory, captures
  *   steps.c     preparing and running a step
+ *   aside.c     steps beside others, in graphs of the caller's
  *   measure.c   the fastest way and algorithm of a step
  */
 #ifndef HYP_RUNTIME_CUDA_NN_NN_H
@@ -46,9 +47,20 @@ typedef struct hyp_cuda_nn_entry {
     hyp_cuda_nn_way way;
     cublasLtMatmulAlgo_t algo[2]; /* for operands at multiples of HYP_CUDA_ALIGN; of HYP_CUDA_MIN_ALIGN */
     CUdeviceptr bias_at, aux_at;  /* what `lt` has */
+    size_t workspace;             /* that the algorithms want */
     bool tuned;
     double seconds, first_seconds; /* measured: this, and the way without tuning; 0 = not */
 } hyp_cuda_nn_entry;
+
+/* What steps aside have beside the session's stream and events for it: their workspace and, behind it, their room are the memory
+ * of its branches. */
+enum { HYP_CUDA_NN_ASIDE = 2 };
+typedef struct hyp_cuda_nn_aside {
+    size_t workspace_bytes, room_bytes;
+    bool open, forked;                    /* in the call under way: there may be some; there are */
+    const void *reads[HYP_CUDA_NN_ASIDE]; /* gradients that the last ones read, until that is waited for; NULL: none */
+    size_t next;
+} hyp_cuda_nn_aside;
 
 typedef struct hyp_cuda_nn {
     hyp_cuda_model model; /* of no plan */
@@ -56,6 +68,7 @@ typedef struct hyp_cuda_nn {
     hyp_cuda_prepared none; /* the shapes of what is captured, as the session has it */
     HYP_VEC(hyp_cuda_nn_entry) entries;
     size_t last, oldest; /* entry that was found last; that goes next */
+    hyp_cuda_nn_aside aside;
 } hyp_cuda_nn;
 
 /* A description for this way, and algorithms: *out_found is false where cuBLASLt has none. To be disposed of in any
@@ -71,6 +84,17 @@ HYP_NODISCARD hyp_status hyp_cuda_nn_run_entry(hyp_cuda_nn *nn, hyp_cuda_nn_entr
 /* hyp_nn_backend */
 hyp_status hyp_cuda_nn_prepare(void *state, const hyp_nn_step *step, hyp_diag *diag);
 hyp_status hyp_cuda_nn_run(void *state, const hyp_nn_step *step, const hyp_nn_operands *at, hyp_diag *diag);
+
+/* ---- aside.c -------------------------------------------------------------------------------------------------- */
+
+/* The stream and events, but where HYPATIA_CUDA_STREAMS is 1; what hyp_cuda_branches_dispose frees. */
+HYP_NODISCARD hyp_status hyp_cuda_nn_aside_open(hyp_cuda_nn *nn, hyp_diag *diag);
+/* Memory for this step, which wants so much room. */
+HYP_NODISCARD hyp_status hyp_cuda_nn_aside_reserve(hyp_cuda_nn *nn, const hyp_cuda_nn_entry *e, size_t room, hyp_diag *diag);
+/* Around the steps of a call, each of which runs where it may: what is aside is joined at the end. */
+void hyp_cuda_nn_aside_begins(hyp_cuda_nn *nn);
+HYP_NODISCARD hyp_status hyp_cuda_nn_aside_ends(hyp_cuda_nn *nn, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cuda_nn_run_beside(hyp_cuda_nn *nn, hyp_cuda_nn_entry *e, const hyp_nn_operands *at, hyp_diag *diag);
 
 /* ---- measure.c ------------------------------------------------------------------------------------------------ */
 

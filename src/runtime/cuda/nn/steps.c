@@ -74,6 +74,7 @@ hyp_status hyp_cuda_nn_describe_way(hyp_cuda_nn *nn, const hyp_nn_step *step, co
         HYP_TRY(hyp_cuda_lt_choose(s, &out->lt, s->workspace_bytes, aligns[i], 1, &best, &found, diag));
         if (!found) return HYP_OK;
         out->algo[i] = best.algo;
+        if (best.workspaceSize > out->workspace) out->workspace = best.workspaceSize;
     }
     *out_found = true;
     return HYP_OK;
@@ -120,8 +121,10 @@ hyp_status hyp_cuda_nn_find(hyp_cuda_nn *nn, const hyp_nn_step *step, hyp_cuda_n
 
 hyp_status hyp_cuda_nn_prepare(void *state, const hyp_nn_step *step, hyp_diag *diag)
 {
-    hyp_cuda_nn_entry *unused;
-    return hyp_cuda_nn_find(state, step, &unused, diag);
+    hyp_cuda_nn *nn = state;
+    hyp_cuda_nn_entry *e;
+    HYP_TRY(hyp_cuda_nn_find(nn, step, &e, diag));
+    return hyp_cuda_nn_aside_reserve(nn, e, room_of(nn->model.device, step), diag);
 }
 
 /* ---- running -------------------------------------------------------------------------------------------------- */
@@ -172,11 +175,13 @@ static hyp_status activate(hyp_cuda_nn *nn, const hyp_cuda_nn_entry *e, const hy
 {
     const hyp_nn_step *s = &e->step;
     bool keeps = hyp_nn_keeps_sums(s), left = s->bias && !hyp_cuda_nn_wants_bias(e->way.epilogue);
+    bool done = (e->way.epilogue & CUBLASLT_EPILOGUE_RELU) != 0; /* but for the mask */
     hyp_cuda_nn_act args = {
         .columns = s->out, .x = address(at->y), .x_ld = s->y_ld, .y = address(at->y), .y_ld = s->y_ld};
     if (keeps) args.x = address(at->aux), args.x_ld = hyp_nn_hidden_ld(s->out);
     if (keeps && left) args.z = args.x, args.z_ld = args.x_ld;
     if (left) args.bias = address(at->b);
+    if (done) args.y = 0;
     if (s->act == HYP_NN_RELU && s->aux) args.mask = address(at->aux);
     return launch_act(nn, s, &args, diag);
 }
@@ -230,7 +235,8 @@ hyp_status hyp_cuda_nn_run(void *state, const hyp_nn_step *step, const hyp_nn_op
     hyp_cuda_nn *nn = state;
     hyp_cuda_nn_entry *e;
     HYP_TRY(hyp_cuda_nn_find(nn, step, &e, diag));
-    HYP_TRY(hyp_cuda_nn_run_entry(nn, e, at, diag));
+    if (nn->aside.open) HYP_TRY(hyp_cuda_nn_aside_reserve(nn, e, room_of(nn->model.device, step), diag));
+    HYP_TRY(hyp_cuda_nn_run_beside(nn, e, at, diag));
     nn->session.starts = false;
     return nn->session.captured ? hyp_cuda_note_captured(&nn->session, &nn->none, diag) : HYP_OK;
 }

@@ -26,9 +26,11 @@ static size_t forward_ways(const hyp_nn_step *s, hyp_cuda_nn_way *out)
 {
     size_t n = 0;
     bool act = s->act != HYP_NN_NONE;
-    if (s->act == HYP_NN_RELU && !has_mask(s))
-        out[n++].epilogue = s->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
-    else if (has_gelu(s) && s->aux)
+    if (s->act == HYP_NN_RELU) {
+        out[n].epilogue = s->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+        out[n++].act = has_mask(s); /* which reads the result alone */
+    }
+    if (has_gelu(s) && s->aux)
         out[n++].epilogue = s->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
     else if (has_gelu(s))
         out[n++].epilogue = s->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
