@@ -23,6 +23,8 @@ typedef struct scheduler {
     double hop_seconds;
     node *nodes;
     uint32_t *longest; /* tasks, those with the longest way to the end first */
+    hyp_task *kept;    /* as the tasks are and their order is in one schedule, while another is made */
+    uint32_t *kept_order;
     uint64_t *reach;  /* by task: a bit for every one that it waits for, through others, too */
     uint64_t *listed; /* a bit for every one that the task at hand is said to wait for */
     size_t words;     /* of a task */
@@ -273,7 +275,9 @@ static hyp_status find_order(scheduler *s)
     s->nodes = hyp_arena_zalloc(&s->arena, s->count + 1, sizeof *s->nodes);
     s->reach = hyp_arena_zalloc(&s->arena, (size_t)s->count + 2, s->words * sizeof *s->reach);
     s->longest = hyp_arena_zalloc(&s->arena, s->count + 1, sizeof *s->longest);
-    if (!s->nodes || !s->reach || !s->longest)
+    s->kept = hyp_arena_zalloc(&s->arena, s->count + 1, sizeof *s->kept);
+    s->kept_order = hyp_arena_zalloc(&s->arena, s->count + 1, sizeof *s->kept_order);
+    if (!s->nodes || !s->reach || !s->longest || !s->kept || !s->kept_order)
         return hyp_fail_memory(s->diag, s->count * (sizeof *s->nodes + s->words * sizeof *s->reach));
     s->listed = s->reach + ((size_t)s->count + 1) * s->words;
     for (uint32_t t = 0; t < s->count; t++) HYP_TRY(find_before(s, t));
@@ -294,13 +298,17 @@ static void make_by(scheduler *s, bool longest_first, uint32_t streams, hyp_time
  * then stay so, and are not all at their large tasks at once. */
 static void make(scheduler *s, uint32_t streams, hyp_timetable *out)
 {
-    double longest = INFINITY;
+    hyp_timetable listed = *out;
+    make_by(s, false, streams, &listed);
     if (streams > 1) {
+        memcpy(s->kept, s->tasks, s->count * sizeof *s->tasks);
+        memcpy(s->kept_order, listed.order, s->count * sizeof *listed.order);
         make_by(s, true, streams, out);
-        longest = out->seconds;
+        if (out->seconds < listed.seconds * ORDER_MUST_GAIN) return;
+        memcpy(s->tasks, s->kept, s->count * sizeof *s->tasks);
+        memcpy(listed.order, s->kept_order, s->count * sizeof *listed.order);
     }
-    make_by(s, false, streams, out);
-    if (longest < out->seconds * ORDER_MUST_GAIN) make_by(s, true, streams, out);
+    *out = listed;
 }
 
 static void dispose(scheduler *s)
