@@ -3,7 +3,7 @@
 
 #include "plan/plan.h"
 
-static hyp_status add_up(const HypPlan__Program *p, const int64_t *values, size_t *slots, size_t *out, hyp_diag *diag)
+hyp_status hyp_plan_slot_bytes(const HypPlan__Program *p, const int64_t *values, size_t *slots, hyp_diag *diag)
 {
     for (uint32_t t = 0; t < p->n_tensors; t++) {
         const HypPlan__Tensor *tensor = p->tensors[t];
@@ -12,7 +12,13 @@ static hyp_status add_up(const HypPlan__Program *p, const int64_t *values, size_
         HYP_TRY(hyp_plan_tensor_bytes(p, t, values, &bytes, diag));
         if (bytes > slots[tensor->slot]) slots[tensor->slot] = bytes;
     }
+    return HYP_OK;
+}
+
+static hyp_status add_up(const HypPlan__Program *p, const int64_t *values, size_t *slots, size_t *out, hyp_diag *diag)
+{
     size_t total = 0;
+    HYP_TRY(hyp_plan_slot_bytes(p, values, slots, diag));
     for (uint32_t s = 0; s < p->slot_count; s++)
         if (!hyp_add_size(slots[s], HYP_PLAN_SLOT_ALIGN - 1, &slots[s]) ||
             !hyp_add_size(total, slots[s] / HYP_PLAN_SLOT_ALIGN * HYP_PLAN_SLOT_ALIGN, &total))

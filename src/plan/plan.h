@@ -176,6 +176,9 @@ typedef bool hyp_plan_at_once_fn(const void *user, size_t a, size_t b);
 HYP_NODISCARD hyp_status hyp_plan_place_apart(hyp_plan_blocks *blocks, hyp_plan_at_once_fn *at_once, const void *user,
                                               size_t *out_total, hyp_diag *diag);
 
+/* Makes slots[slot] the bytes of the largest tensor in each slot under these dims, where that is more than it has. */
+HYP_NODISCARD hyp_status hyp_plan_slot_bytes(const HypPlan__Program *program, const int64_t *values, size_t *slots,
+                                             hyp_diag *diag);
 /* Bytes of scratch memory under these dims as the device that the program is made for places it: a GPU in blocks, others in
  * slots, each as large as its largest tensor and counted here as a multiple of HYP_PLAN_SLOT_ALIGN. HYP_ERR_LIMIT where they
  * are beyond any size. */

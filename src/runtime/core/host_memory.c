@@ -74,18 +74,6 @@ static void *address_of(const HypPlan__Program *p, uint32_t tensor, const void *
     return (void *)((uintptr_t)root + hyp_plan_first_byte(p, tensor));
 }
 
-/* The bytes of each slot under these dims, in `want`. */
-static hyp_status measure(const HypPlan__Program *p, const int64_t *values, size_t *want, hyp_diag *diag)
-{
-    for (uint32_t t = 0; t < p->n_tensors; t++) {
-        if (p->tensors[t]->place != HYP_PLAN__PLACE__PLACE_SCRATCH) continue;
-        size_t bytes, *of = &want[p->tensors[t]->slot];
-        HYP_TRY(hyp_plan_tensor_bytes(p, t, values, &bytes, diag));
-        if (bytes > *of) *of = bytes;
-    }
-    return HYP_OK;
-}
-
 /* Blocks grow one after the other, the old one being there until the new one is: is there room for that? */
 static hyp_status want_room(const hyp_host_memory *m, const size_t *want, size_t work_bytes, hyp_diag *diag)
 {
@@ -107,7 +95,7 @@ hyp_status hyp_host_memory_growth(const hyp_host_memory *m, const int64_t *value
     const HypPlan__Program *p = m->plan->program;
     size_t *want = hyp_calloc(p->slot_count, sizeof *want), more = 0;
     if (!want) return hyp_fail_memory(diag, p->slot_count * sizeof *want);
-    hyp_status status = measure(p, values, want, diag);
+    hyp_status status = hyp_plan_slot_bytes(p, values, want, diag);
     bool fits = true;
     for (uint32_t s = 0; s < p->slot_count && status == HYP_OK; s++)
         if (want[s] > m->slot_bytes[s]) fits = fits && hyp_add_size(more, want[s] - m->slot_bytes[s], &more);
@@ -123,7 +111,7 @@ hyp_status hyp_host_memory_grow(hyp_host_memory *m, const int64_t *values, size_
     const HypPlan__Program *p = m->plan->program;
     size_t *want = hyp_calloc(p->slot_count, sizeof *want);
     if (!want) return hyp_fail_memory(diag, p->slot_count * sizeof *want);
-    hyp_status status = measure(p, values, want, diag);
+    hyp_status status = hyp_plan_slot_bytes(p, values, want, diag);
     if (status == HYP_OK) status = want_room(m, want, work_bytes, diag);
     for (uint32_t s = 0; s < p->slot_count && status == HYP_OK; s++)
         status = grow(m, &m->slots[s], &m->slot_bytes[s], want[s], diag);
