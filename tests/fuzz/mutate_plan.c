@@ -349,12 +349,10 @@ typedef struct contents {
     size_t *body_bytes;
 } contents;
 
-static bool is_stored(const HypPlan__Tensor *t) { return t->place == HYP_PLAN__PLACE__PLACE_WEIGHT && t->bytes; }
-
 /* Is this weight a plan, as the body of a loop is? */
 static bool is_plan(const HypPlan__Tensor *t, const contents *c)
 {
-    return is_stored(t) && t->n_dims == 1 && t->bytes >= HYP_PLAN_HEADER && t->offset <= c->had &&
+    return is_stored_weight(t) && t->n_dims == 1 && t->bytes >= HYP_PLAN_HEADER && t->offset <= c->had &&
            t->bytes <= c->had - t->offset && memcmp(c->weights + t->offset, HYP_PLAN_MAGIC, 8) == 0;
 }
 
@@ -397,11 +395,11 @@ static uint8_t *fill_weights(const HypPlan__Program *p, const contents *c, uint6
     uint8_t *filled = NULL;
     *out_bytes = 0;
     for (size_t i = 0; i < p->n_tensors; i++)
-        if (is_stored(p->tensors[i])) *out_bytes = p->tensors[i]->offset + p->tensors[i]->bytes;
+        if (is_stored_weight(p->tensors[i])) *out_bytes = p->tensors[i]->offset + p->tensors[i]->bytes;
     if (*out_bytes) filled = hyp_calloc(1, *out_bytes);
     for (size_t i = 0; filled && i < p->n_tensors; i++) {
         const HypPlan__Tensor *t = p->tensors[i];
-        if (!is_stored(t)) continue;
+        if (!is_stored_weight(t)) continue;
         const uint8_t *from = c->bodies[i] ? c->bodies[i] : c->weights;
         uint64_t offset = c->bodies[i] ? 0 : c->offsets[i], had = c->bodies[i] ? c->body_bytes[i] : c->had;
         for (uint64_t k = 0; k < t->bytes && had; k++) filled[t->offset + k] = from[(offset + k) % had];

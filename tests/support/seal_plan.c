@@ -6,8 +6,6 @@
 
 static uint64_t align_up(uint64_t n) { return (n + HYP_PLAN_ALIGN - 1) / HYP_PLAN_ALIGN * HYP_PLAN_ALIGN; }
 
-static bool is_stored(const HypPlan__Tensor *t) { return t->place == HYP_PLAN__PLACE__PLACE_WEIGHT && t->bytes; }
-
 static void put(uint8_t *at, uint64_t v, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) at[i] = (uint8_t)(v >> 8 * i);
@@ -17,14 +15,14 @@ uint8_t *seal_plan(const HypPlan__Program *p, const uint8_t *weights, size_t had
 {
     uint64_t end = 0, program = hyp_plan__program__get_packed_size(p), hash = 0;
     for (size_t i = 0; i < p->n_tensors; i++)
-        if (is_stored(p->tensors[i])) end = p->tensors[i]->offset + p->tensors[i]->bytes;
+        if (is_stored_weight(p->tensors[i])) end = p->tensors[i]->offset + p->tensors[i]->bytes;
     uint64_t at = align_up(HYP_PLAN_HEADER + program), size = end ? at + end : HYP_PLAN_HEADER + program;
     uint8_t *file = hyp_calloc(1, size);
     if (!file) return NULL;
     hyp_plan__program__pack(p, file + HYP_PLAN_HEADER);
     for (size_t i = 0; i < p->n_tensors; i++) {
         const HypPlan__Tensor *t = p->tensors[i];
-        if (!is_stored(t)) continue;
+        if (!is_stored_weight(t)) continue;
         for (uint64_t k = 0; k < t->bytes; k++) file[at + t->offset + k] = had ? weights[(t->offset + k) % had] : 0;
         hash = hyp_hash(file + at + t->offset, t->bytes, hash);
     }
