@@ -76,23 +76,9 @@ __device__ __forceinline__ hyp_cuda_ranked look_through_any(const hyp_cuda_locat
     }
 }
 
-// Of the threads along x, whole warps or equal parts of one; the one at 0 has the result. `room` has a value for each
-// warp of the block.
-__device__ __forceinline__ hyp_cuda_ranked first_along_x(hyp_cuda_ranked v, hyp_cuda_ranked *room, take_first first_of)
+__device__ __forceinline__ hyp_cuda_ranked from_lane(hyp_cuda_ranked v, unsigned distance)
 {
-#pragma unroll 1
-    for (unsigned half = blockDim.x < 32 ? blockDim.x / 2 : 16; half; half /= 2) {
-        hyp_cuda_ranked other = {__shfl_down_sync(0xffffffff, v.key, half), __shfl_down_sync(0xffffffff, v.at, half)};
-        v = first_of(v, other);
-    }
-    if (blockDim.x <= 32) return v;
-    const unsigned warp = (threadIdx.y * blockDim.x + threadIdx.x) / 32;
-    __syncthreads();
-    if (threadIdx.x % 32 == 0) room[warp] = v;
-    __syncthreads();
-#pragma unroll 1
-    for (unsigned w = 1; threadIdx.x == 0 && w < blockDim.x / 32; w++) v = first_of(v, room[warp + w]);
-    return v;
+    return {from_lane(v.key, distance), from_lane(v.at, distance)};
 }
 
 // Lanes, or parts of them, are shared by the threads along x (elements are neighbours) or y of a block. Every thread
@@ -120,7 +106,7 @@ __device__ __forceinline__ void locate_first(const hyp_cuda_locate &p)
                 best = first_of(best, ((const hyp_cuda_ranked *)p.list)[i * p.lanes.size + lane]);
         }
         if (along_x)
-            best = first_along_x(best, room, first_of);
+            best = over_x(best, room, first_of);
         else if (team > 1)
             best = combine(best, room, false, first_of);
         if (member > 0 || self >= p.total) continue;

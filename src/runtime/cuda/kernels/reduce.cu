@@ -119,13 +119,19 @@ __device__ __forceinline__ void take_loose(const hyp_cuda_reduce &p, int64_t bas
     }
 }
 
-// Combines over the threads that share a block's x dimension; the first gets the result. `room` holds one value for each
-// warp. Short in code, unlike over_row.
-template <typename C> __device__ __forceinline__ C over_x(C v, C *room, take_both both)
+// Another lane's value.
+template <typename C> __device__ __forceinline__ C from_lane(C v, unsigned distance)
+{
+    return __shfl_xor_sync(0xffffffff, v, distance);
+}
+
+// Combines over the threads that share a block's x dimension, whole warps or equal parts of one; the first gets the result.
+// `room` holds one value for each warp. Short in code, unlike over_row.
+template <typename C, typename F> __device__ __forceinline__ C over_x(C v, C *room, F both)
 {
     unsigned lanes = blockDim.x < 32 ? blockDim.x : 32, warp = (threadIdx.y * blockDim.x + threadIdx.x) / 32;
 #pragma unroll 1
-    for (int distance = (int)lanes / 2; distance; distance /= 2) v = both(v, __shfl_xor_sync(0xffffffff, v, distance));
+    for (unsigned distance = lanes / 2; distance; distance /= 2) v = both(v, from_lane(v, distance));
     if (blockDim.x <= 32) return v;
     __syncthreads();
     if (threadIdx.x % 32 == 0) room[warp] = v;

@@ -187,7 +187,7 @@ struct box_sides {
 __device__ __forceinline__ hyp_cuda_ranked first_for_all(hyp_cuda_ranked v, hyp_cuda_ranked *room)
 {
     hyp_cuda_ranked *chosen = room + blockDim.x / 32;
-    v = first_along_x(v, room, take_first{false});
+    v = over_x(v, room, take_first{false});
     if (threadIdx.x == 0) *chosen = v;
     __syncthreads();
     return *chosen;
