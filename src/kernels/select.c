@@ -93,11 +93,12 @@ typedef struct scores {
     int64_t first;
 } scores;
 
-/* The larger first; NaN, which is above no threshold, where it comes. */
+/* The larger first; NaN, which is above no threshold, last. */
 static int compare_scores(const void *items, int64_t a, int64_t b)
 {
     const scores *s = items;
     double u = hyp_array_f64(s->array, s->first + a), v = hyp_array_f64(s->array, s->first + b);
+    if (isnan(u) || isnan(v)) return (isnan(u) != 0) - (isnan(v) != 0);
     return (v > u) - (v < u);
 }
 

@@ -27,18 +27,27 @@ static void check_once(tolerance want)
     pb_dispose(&builder);
 }
 
-/* A weight whose numbers are of `least` to `most` thousandths. */
-static uint32_t number_weight(hyp_dtype dtype, size_t rank, const int64_t *dims, int64_t least, int64_t most,
-                              uint64_t seed)
+/* A weight whose numbers are of `least` to `most` thousandths, every `nan`th NaN; 0: none. */
+static uint32_t number_weight_with_nan(hyp_dtype dtype, size_t rank, const int64_t *dims, int64_t least, int64_t most,
+                                       uint64_t seed, size_t nan)
 {
     size_t count = 1;
     for (size_t a = 0; a < rank; a++) count *= (size_t)dims[a];
     char *room = malloc(count * sizeof(double) + 1);
     assert_non_null(room);
-    for (size_t i = 0; i < count; i++) hyp_store_f64(dtype, room, i, (double)random_between(&seed, least, most) / 1000);
+    for (size_t i = 0; i < count; i++) {
+        const double number = (double)random_between(&seed, least, most) / 1000;
+        hyp_store_f64(dtype, room, i, nan && i % nan == 0 ? (double)NAN : number);
+    }
     const uint32_t weight = pb_weight(&builder, dtype, rank, dims, room);
     free(room);
     return weight;
+}
+
+static uint32_t number_weight(hyp_dtype dtype, size_t rank, const int64_t *dims, int64_t least, int64_t most,
+                              uint64_t seed)
+{
+    return number_weight_with_nan(dtype, rank, dims, least, most, seed, 0);
 }
 
 /* ---- boxes ------------------------------------------------------------------------------------------------------- */
@@ -47,6 +56,7 @@ typedef struct boxes {
     int64_t images, classes, n, most, room;
     float threshold, least; /* least below -9: there is none; threshold below 0: there is none */
     bool center;
+    size_t nan; /* every so many scores is one; 0: none */
 } boxes;
 
 /* The plan that lists boxes among few scores, so that many are alike. */
@@ -55,7 +65,8 @@ static void build_suppression(hyp_dtype dtype, const boxes *s)
     const int64_t box_dims[] = {s->images, s->n, 4}, score_dims[] = {s->images, s->classes, s->n}, one = 1,
                   y_dims[] = {s->room, 3};
     pb_init(&builder);
-    uint32_t in[5] = {number_weight(dtype, 3, box_dims, 0, 4000, 3), number_weight(dtype, 3, score_dims, -20, 20, 5),
+    uint32_t in[5] = {number_weight(dtype, 3, box_dims, 0, 4000, 3),
+                      number_weight_with_nan(dtype, 3, score_dims, -20, 20, 5, s->nan),
                       pb_weight(&builder, HYP_I64, 1, &one, &s->most)};
     const bool given = s->threshold >= 0, limited = s->least > -9;
     if (given) in[3] = pb_weight(&builder, HYP_F32, 1, &one, &s->threshold);
@@ -70,7 +81,8 @@ static void build_suppression(hyp_dtype dtype, const boxes *s)
     pb_call_int(&builder, call, s->center);
 }
 
-/* Few and more boxes than a block has threads, more classes than are done at a time, none. */
+/* Few and more boxes than a block has threads, more classes than are done at a time, none; scores that are NaN, which come
+ * last where there is no least one. */
 static void boxes_that_do_not_overlap_equal_reference(void **state)
 {
     (void)state;
@@ -84,7 +96,11 @@ static void boxes_that_do_not_overlap_equal_reference(void **state)
                                   {1, 2, 0, 3, 4, 0.5f, 0, false},
                                   {2, 0, 5, 3, 4, 0.5f, 0, false},
                                   {1, 1, 5, -3, 5, 0.5f, 0, false},
-                                  {1, 2, 9, 4, 8, 0.5f, 0.05f, false}};
+                                  {1, 2, 9, 4, 8, 0.5f, 0.05f, false},
+                                  {2, 2, 30, 30, 120, 0.3f, -10, false, 3},
+                                  {1, 2, 30, 30, 60, 0.3f, 0.001f, true, 3},
+                                  {1, 1, 600, 600, 600, 1, -10, false, 2},
+                                  {1, 1, 7, 7, 7, 0.5f, -10, false, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         build_suppression(types[i % TYPES], &cases[i]);
         check_once(exactly);
