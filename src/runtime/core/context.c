@@ -254,7 +254,7 @@ static hyp_status make_shape(hyp_context *c, const hyp_tensor *inputs, hyp_shape
     }
     if (status == HYP_OK) status = hyp_plan_check_bounds(p, s->values, diag);
     if (status == HYP_OK) status = hyp_want_work(p, s->values, c->options.work_limit, diag);
-    if (status == HYP_OK && c->loops) status = hyp_want_room(c, diag);
+    if (status == HYP_OK && c->loops && c == c->root) status = hyp_want_room(c, diag); /* which sees bodies within bodies */
     if (status == HYP_OK) status = hyp_grow_outputs(c, s, diag);
     if (status == HYP_OK) status = hyp_buckets_grow(c, s, diag);
     if (status == HYP_OK) status = hyp_loops_prepare(c, s->values, diag);
@@ -285,21 +285,39 @@ static hyp_status keep_shape(hyp_context *c, hyp_shape *s, hyp_diag *diag)
     return HYP_OK;
 }
 
+static hyp_shape *remembered_shape(const hyp_context *c, const hyp_tensor *inputs)
+{
+    for (size_t i = 0; i < c->shapes.len; i++)
+        if (hyp_key_matches(c, c->shapes.data[i]->key, inputs)) return c->shapes.data[i];
+    return NULL;
+}
+
+/* Makes it the one last used, with what bodies of loops have prepared for it: a run need not come to all of these. */
+static void use_shape(hyp_context *c, hyp_shape *s)
+{
+    s->last_use = ++c->clock;
+    c->current = s;
+    hyp_loops_renew(c, s->values);
+}
+
+void hyp_context_renew(hyp_context *c, const hyp_tensor *inputs)
+{
+    hyp_shape *found = remembered_shape(c, inputs);
+    if (found) use_shape(c, found);
+}
+
 /* Sets c->current to the shape of these inputs, which are matched in c->input_order. */
 static hyp_status find_shape(hyp_context *c, const hyp_tensor *inputs, hyp_diag *diag)
 {
     HYP_TRY(take_weights(c, diag));
     if (c->current && hyp_key_matches(c, c->current->key, inputs)) return HYP_OK;
-    hyp_shape *found = NULL;
-    for (size_t i = 0; i < c->shapes.len && !found; i++)
-        if (hyp_key_matches(c, c->shapes.data[i]->key, inputs)) found = c->shapes.data[i];
+    hyp_shape *found = remembered_shape(c, inputs);
     if (!found) {
         HYP_TRY(hyp_context_evaluate(c, inputs, diag));
         HYP_TRY(make_shape(c, inputs, &found, diag));
         HYP_TRY(keep_shape(c, found, diag));
     }
-    found->last_use = ++c->clock;
-    c->current = found;
+    use_shape(c, found);
     return HYP_OK;
 }
 

@@ -115,6 +115,9 @@ HYP_NODISCARD hyp_status hyp_variables_settle(hyp_context *c, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_context_create_within(hyp_context *around, hyp_engine *engine,
                                                    const hyp_context_options *options, hyp_context **out, hyp_diag *diag);
 
+/* context.c. Of the body of a loop: the shape of these inputs, if it is remembered, is the one last used, as behind a run of it. */
+void hyp_context_renew(hyp_context *c, const hyp_tensor *inputs);
+
 /* limits.c. Bytes that c->values want, more than there are, but for what remembers them. */
 HYP_NODISCARD hyp_status hyp_context_growth(hyp_context *c, size_t *out, hyp_diag *diag);
 /* Whether there may be as much, also while what has been grows: for loops, whose bodies take theirs one by one, so that sizes

@@ -301,6 +301,15 @@ hyp_status hyp_loops_prepare(hyp_context *c, const int64_t *values, hyp_diag *di
     return HYP_OK;
 }
 
+void hyp_loops_renew(hyp_context *c, const int64_t *values)
+{
+    for (size_t i = 0; c->loops && i < c->engine->plan.program->n_steps; i++) {
+        if (!c->loops[i]) continue;
+        set_inputs(c->loops[i], values);
+        hyp_context_renew(c->loops[i]->body, c->loops[i]->in);
+    }
+}
+
 hyp_status hyp_loops_measure(hyp_context *c, const int64_t *values, size_t *bytes, hyp_diag *diag)
 {
     for (size_t i = 0; c->loops && i < c->engine->plan.program->n_steps; i++) {

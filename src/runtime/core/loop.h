@@ -28,6 +28,9 @@ void hyp_loops_dispose(hyp_context *c);
 HYP_NODISCARD hyp_status hyp_loops_prepare(hyp_context *c, const int64_t *values, hyp_diag *diag);
 /* Adds the bytes that this would take, but for what there is. */
 HYP_NODISCARD hyp_status hyp_loops_measure(hyp_context *c, const int64_t *values, size_t *bytes, hyp_diag *diag);
+/* Their shapes for these dims are the ones last used, also where a run makes no trip: bodies forget the shapes that the context
+ * forgets, and no run prepares one again. */
+void hyp_loops_renew(hyp_context *c, const int64_t *values);
 size_t hyp_loops_scratch_bytes(const hyp_context *c);
 
 /* Runs the loop of a step on the host. HYP_ERR_CANCELLED between trips, HYP_ERR_LIMIT where there are more than the
