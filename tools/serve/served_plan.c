@@ -331,7 +331,6 @@ void served_plan_abort(served_plan *p)
 
 const v2_signature *served_plan_signature(const served_plan *p) { return &p->signature; }
 const char *served_plan_device(const served_plan *p) { return hyp_engine_device_name(p->engine); }
-uint64_t served_plan_model_hash(const served_plan *p) { return hyp_engine_model_hash(p->engine); }
 const char *served_plan_not_joined(const served_plan *p) { return p->not_joined[0] ? p->not_joined : NULL; }
 
 void served_plan_usage(served_plan *p, size_t *out_engine, size_t *out_contexts, size_t *out_waiting)

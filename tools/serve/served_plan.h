@@ -37,7 +37,6 @@ void served_plan_destroy(served_plan *p);
 /* Borrowed, as long as there is a reference. */
 const v2_signature *served_plan_signature(const served_plan *p);
 const char *served_plan_device(const served_plan *p);
-uint64_t served_plan_model_hash(const served_plan *p);
 /* Why requests are not joined though batching asks for it; NULL: they are, or it does not. */
 const char *served_plan_not_joined(const served_plan *p);
 /* Bytes that the engine and its contexts have, and requests that wait. Any thread. */

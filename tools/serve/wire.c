@@ -47,13 +47,6 @@ const char *wire_type_name(hyp_dtype dtype)
     return type ? type->name : "?";
 }
 
-hyp_dtype wire_type_find(const char *name)
-{
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strcmp(types[i].name, name) == 0) return types[i].dtype;
-    return HYP_DTYPE_NONE;
-}
-
 hyp_status wire_check_binary(const hyp_tensor *t, hyp_diag *diag)
 {
     const unsigned char *bytes = t->data;

@@ -7,8 +7,6 @@
 
 /* "FP32"; "?" for an unknown type. bf16 is "BF16", as in Triton; f8e4m3, which the protocol lacks, "FP8E4M3". */
 const char *wire_type_name(hyp_dtype dtype);
-/* HYP_DTYPE_NONE: there is none. */
-hyp_dtype wire_type_find(const char *name);
 
 /* Reads a JSON array, json[0..len) from its '[' to its ']', into t->data, which has room for all elements of t's type
  * and dims. It is flat, in row-major order, or nested as the dims say. Floats may be NaN, Infinity and -Infinity, as
