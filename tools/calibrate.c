@@ -26,11 +26,13 @@
 enum {
     ROUNDS = 3,
     LAUNCHES = 3, /* times that a launch and simple arithmetic are measured, for they are part of all others */
-    FAR_KERNELS = 4,
+    AWAY_KERNELS = 4,
+    AWAY_TIMES = 2,
+    MOST_AWAYS = 16,
     SPEEDUP_TIMES = 2,
     LAST_CACHE_SIZES = 5, /* from 4 MiB on */
     BEYOND_CACHES = 1 << 27,
-    OTHERS = 2 + 2 * LAUNCHES + LAST_CACHE_SIZES + 3 * FAR_KERNELS, /* memory, cache, arithmetic, ... */
+    OTHERS = 2 + 2 * LAUNCHES + LAST_CACHE_SIZES, /* memory, cache, arithmetic, ... */
     MOST_SPEEDUPS = 8 /* numbers of threads, each of which takes two more */
 };
 
@@ -42,7 +44,6 @@ typedef struct calibration {
     cli_list normal;        /* rules */
     double clock;           /* seconds that reading the clock twice takes */
     double begin, deadline; /* of the whole; when no more kernels are begun */
-    int64_t swept;          /* elements that drive all else from the second-level cache; 0 on a GPU */
     bool gpu;
     size_t rounds;               /* of measuring every kernel */
     calibration_kernel *kernels; /* those of the device, in all of its types */
@@ -118,8 +119,7 @@ static int time_kernel_after(calibration *c, const calibration_kernel *k, int64_
 
 static int time_kernel(calibration *c, const calibration_kernel *k, int threads, double *out)
 {
-    enum { MOVES = 1024 }; /* fewer elements stay wherever they are */
-    return time_kernel_after(c, k, k->shape[0] >= MOVES ? c->swept : 0, threads, out);
+    return time_kernel_after(c, k, 0, threads, out);
 }
 
 static bool is_product(const calibration_kernel *k)
@@ -158,7 +158,10 @@ static void list_kernels(calibration *c)
 /* Keys of the profile, and what every kernel took; 0: there was no such step. */
 typedef struct results {
     double launch, bytes_per_second, cache_bytes, cache_bytes_per_second, last_cache_bytes, last_cache_bytes_per_second;
-    double far_launch, far_bytes_per_second;
+    struct {
+        double bytes, reading, moving, launch;
+    } aways[MOST_AWAYS];
+    size_t away_count;
     calibration_streams streams; /* of a GPU */
     double pointwise, *kernels;
     size_t rounds, slow,
@@ -226,31 +229,63 @@ static int measure_small(calibration *c, const char *what, calibration_kernel k,
     return code;
 }
 
-/* How much longer kernels take when so much was gone over before them that nothing of theirs is in a cache: one that
- * has next to nothing to do, and, for each byte, some that move data. */
-static int measure_far(calibration *c, int64_t tiny, results *r)
+/* The sizes after which is measured what lies between two touches: from half of the second-level cache on, doubling. */
+static size_t away_sizes(double cache_bytes, double out[MOST_AWAYS])
 {
-    static const struct {
+    size_t count = 0;
+    for (double bytes = cache_bytes / 2; bytes <= BEYOND_CACHES && count < MOST_AWAYS; bytes *= 2) out[count++] = bytes;
+    return count;
+}
+
+/* The least of several times of a kernel before which a run goes over so many bytes; 0: none. */
+static int time_away(calibration *c, const calibration_kernel *k, double bytes, double *out)
+{
+    int code = CLI_OK;
+    *out = INFINITY;
+    for (int i = 0; i < AWAY_TIMES && code == CLI_OK; i++) {
+        double seconds = 0;
+        show_progress(c, "data that is away");
+        code = time_kernel_after(c, k, (int64_t)(bytes / (2 * sizeof(float))), 1, &seconds);
+        *out = fmin(*out, seconds);
+    }
+    return code;
+}
+
+/* How much longer kernels take when a run has gone over other things since: one that has next to nothing to do, and, for
+ * each byte, some that move data and whose data fits into the second-level cache several times. It takes no less where that
+ * is more. */
+static int measure_away(calibration *c, int64_t tiny, results *r)
+{
+    const int64_t count = (int64_t)(r->cache_bytes / 64) / (12 * 256) * (12 * 256);
+    const struct {
         calibration_kernel kernel;
         int tensors; /* of so many elements that it reads and writes */
-    } kernels[FAR_KERNELS] = {{{"transpose", HYP_F32, {98304, 64}, false}, 2},
-                              {{"layer-norm", HYP_F32, {98304, 768}, false}, 2},
-                              {{"concat", HYP_F32, {65536}, false}, 2},
-                              {{"add", HYP_F32, {65536}, false}, 3}};
+    } kernels[AWAY_KERNELS] = {{{"transpose", HYP_F32, {count, 64}, false}, 2},
+                               {{"layer-norm", HYP_F32, {count, 256}, false}, 2},
+                               {{"concat", HYP_F32, {count}, false}, 2},
+                               {{"add", HYP_F32, {count}, false}, 3}};
     const calibration_kernel launch = {"relu", HYP_F32, {tiny}, false};
-    const int64_t all = BEYOND_CACHES / (int64_t)(2 * sizeof(float));
-    double far = 0, near = 0, seconds = 0, bytes = 0;
-    show_progress(c, "far launch");
-    int code = time_kernel_after(c, &launch, all, 1, &far);
-    r->far_launch = fmax(far - r->launch, 1e-9);
-    for (int i = 0; i < FAR_KERNELS && code == CLI_OK; i++) {
-        show_progress(c, "far data");
-        code = time_kernel(c, &kernels[i].kernel, 1, &near);
-        if (code == CLI_OK) code = time_kernel_after(c, &kernels[i].kernel, all, 1, &far);
-        seconds += fmax(0, far - near - r->far_launch);
-        bytes += (double)(kernels[i].tensors * kernels[i].kernel.shape[0]) * sizeof(float);
+    double near[AWAY_KERNELS], sizes[MOST_AWAYS], all = 0, rate, before_moving = 0, before_launch = 0;
+    int code = CLI_OK;
+    for (int i = 0; i < AWAY_KERNELS && code == CLI_OK; i++) {
+        code = time_away(c, &kernels[i].kernel, 0, &near[i]);
+        all += (double)(kernels[i].tensors * count) * sizeof(float);
     }
-    r->far_bytes_per_second = fmin(bytes / fmax(seconds, 1e-12), 100 * r->bytes_per_second);
+    r->away_count = away_sizes(r->cache_bytes, sizes);
+    for (size_t k = 0; k < r->away_count && code == CLI_OK; k++) {
+        double far, seconds = 0;
+        code = time_away(c, &launch, sizes[k], &far);
+        double more = fmax(far - r->launch, before_launch);
+        for (int i = 0; i < AWAY_KERNELS && code == CLI_OK; i++) {
+            code = time_away(c, &kernels[i].kernel, sizes[k], &far);
+            seconds += fmax(0, far - near[i] - more);
+        }
+        if (code == CLI_OK) code = time_reading(c, "weights that are away", sizes[k], 1, &rate);
+        r->aways[k].bytes = sizes[k];
+        r->aways[k].reading = 1 / rate;
+        r->aways[k].moving = before_moving = fmax(before_moving, seconds / all);
+        r->aways[k].launch = before_launch = more;
+    }
     return code;
 }
 
@@ -266,9 +301,8 @@ static int measure_core(calibration *c, results *r)
     if (code == CLI_OK) code = measure_last_cache(c, r);
     if (code == CLI_OK)
         code = measure_small(c, "arithmetic", (calibration_kernel){"add", HYP_F32, {SIMPLE}, false}, &simple);
-    c->swept = (int64_t)(2 * r->cache_bytes / sizeof(float)); /* of which little is left then */
     if (code == CLI_OK) r->pointwise = SIMPLE / fmax(simple - r->launch, simple / 4);
-    if (code == CLI_OK) code = measure_far(c, TINY, r);
+    if (code == CLI_OK) code = measure_away(c, TINY, r);
     return code;
 }
 
@@ -397,12 +431,12 @@ static void print_caches(FILE *to, const results *r)
     fprintf(to, "  (bytes-per-second %.4g)\n  (cache-bytes-per-second %.4g)\n", r->bytes_per_second,
             r->cache_bytes_per_second);
     if (r->cache_bytes > 0) fprintf(to, "  (cache-bytes %.0f)\n", r->cache_bytes);
-    if (r->far_bytes_per_second > 0)
-        fprintf(to, "  (far-bytes-per-second %.4g)\n  (far-launch-seconds %.3g)\n", r->far_bytes_per_second,
-                r->far_launch);
     if (r->last_cache_bytes > 0)
         fprintf(to, "  (last-cache-bytes %.0f)\n  (last-cache-bytes-per-second %.4g)\n", r->last_cache_bytes,
                 r->last_cache_bytes_per_second);
+    for (size_t i = 0; i < r->away_count; i++)
+        fprintf(to, "  (away %.0f %.4g %.4g %.3g)\n", r->aways[i].bytes, r->aways[i].reading, r->aways[i].moving,
+                r->aways[i].launch);
 }
 
 static void print_entry(FILE *to, const char *kind, const calibration_kernel *k, hyp_dtype type, double value)
@@ -497,6 +531,11 @@ int calibrate(const char *path, const measure_options *o, const cli_args *args)
     results r = {.kernels = cli_alloc(NULL, c.kernel_count, sizeof *r.kernels),
                  .streams.shares = cli_alloc(NULL, calibration_share_count, sizeof(double))};
     c.all = c.rounds * c.kernel_count + OTHERS;
+    if (!c.gpu) {
+        double sizes[MOST_AWAYS];
+        size_t each = AWAY_TIMES * (AWAY_KERNELS + 1) + 1;
+        c.all += AWAY_TIMES * AWAY_KERNELS + each * away_sizes(second_level_bytes(), sizes);
+    }
     for (size_t i = 0; i < c.kernel_count; i++) r.kernels[i] = 0;
     for (size_t i = 0; i < calibration_share_count; i++) r.streams.shares[i] = 0;
     for (int n = 1; n < threads && !c.gpu; n *= 2) c.all += 2 * SPEEDUP_TIMES;

@@ -56,7 +56,7 @@ const calibration_kernel calibration_kernels[] = {
     {"linear", HYP_F32, {1, 4096, 4096}, true},
     {"linear", HYP_F32, {1, 50257, 768}, true},
     {"linear", HYP_F32, {32, 4096, 1024}, true},
-    {"linear", HYP_F32, {64, 1024, 1024}, true},
+    {"linear", HYP_F32, {64, 1024, 1024}, false},
     {"linear", HYP_F32, {64, 4096, 1024}, true},
     {"linear", HYP_F32, {128, 2304, 768}, true},
     {"linear", HYP_F32, {1024, 10, 2048}, true},
@@ -82,38 +82,52 @@ const calibration_kernel calibration_kernels[] = {
     {"attention", HYP_F32, {12, 512, 512, 64}, false},
     {"attention", HYP_F32, {96, 128, 128, 64}, true},
     {"attention", HYP_F32, {16, 1024, 1024, 64}, true},
-    {"conv", HYP_F32, {50176, 64, 3, 9, 1}, false}, /* the first of a network */
-    {"conv", HYP_F32, {12544, 64, 3, 49, 1}, false},
-    {"conv", HYP_F32, {50176, 16, 16, 9, 1}, false},
-    {"conv", HYP_F32, {50176, 64, 64, 9, 1}, true},
-    {"conv", HYP_F32, {12544, 128, 128, 9, 1}, true},
-    {"conv", HYP_F32, {3136, 256, 256, 9, 1}, true},
-    {"conv", HYP_F32, {784, 512, 512, 9, 1}, true},
-    {"conv", HYP_F32, {196, 512, 512, 9, 1}, true},
-    {"conv", HYP_F32, {3136, 64, 64, 9, 1}, false},
-    {"conv", HYP_F32, {784, 128, 128, 9, 1}, false},
-    {"conv", HYP_F32, {196, 256, 256, 9, 1}, false},
-    {"conv", HYP_F32, {49, 512, 512, 9, 1}, false},
-    {"conv", HYP_F32, {49, 32, 32, 9, 1}, false},
-    {"conv", HYP_F32, {196, 16, 16, 9, 1}, false},
-    {"conv", HYP_F32, {784, 32, 32, 25, 1}, false},
-    {"conv", HYP_F32, {289, 128, 128, 7, 1}, false}, /* along one axis */
-    {"conv", HYP_F32, {64, 384, 384, 3, 1}, false},
-    {"conv", HYP_F32, {12544, 64, 16, 1, 1}, false}, /* of one tap */
-    {"conv", HYP_F32, {3136, 16, 64, 1, 1}, false},
-    {"conv", HYP_F32, {3136, 256, 64, 1, 1}, false},
-    {"conv", HYP_F32, {784, 128, 512, 1, 1}, false},
-    {"conv", HYP_F32, {196, 1024, 256, 1, 1}, false},
-    {"conv", HYP_F32, {49, 512, 2048, 1, 1}, false},
-    {"conv", HYP_F32, {12544, 32, 1, 9, 32}, false}, /* of single channels */
-    {"conv", HYP_F32, {3136, 144, 1, 9, 144}, false},
-    {"conv", HYP_F32, {784, 128, 1, 25, 128}, false},
-    {"conv", HYP_F32, {196, 384, 1, 9, 384}, false},
-    {"conv", HYP_F32, {49, 960, 1, 9, 960}, false},
-    {"conv", HYP_F32, {3136, 128, 4, 9, 32}, false}, /* of groups */
-    {"conv", HYP_F32, {784, 256, 8, 9, 32}, false},
-    {"conv", HYP_F32, {196, 512, 16, 9, 32}, false},
-    {"conv", HYP_F32, {49, 1024, 32, 9, 32}, false},
+    {"conv", HYP_F32, {50176, 64, 3, 9, 1, 1}, false}, /* the first of a network */
+    {"conv", HYP_F32, {12544, 64, 3, 49, 1, 4}, false},
+    {"conv", HYP_F32, {50176, 16, 16, 9, 1, 1}, false},
+    {"conv", HYP_F32, {50176, 64, 64, 9, 1, 1}, true},
+    {"conv", HYP_F32, {12544, 128, 128, 9, 1, 1}, false},
+    {"conv", HYP_F32, {3136, 256, 256, 9, 1, 1}, true},
+    {"conv", HYP_F32, {784, 512, 512, 9, 1, 1}, true},
+    {"conv", HYP_F32, {196, 512, 512, 9, 1, 1}, true},
+    {"conv", HYP_F32, {3136, 64, 64, 9, 1, 1}, false},
+    {"conv", HYP_F32, {784, 128, 128, 9, 1, 1}, false},
+    {"conv", HYP_F32, {196, 256, 256, 9, 1, 1}, false},
+    {"conv", HYP_F32, {49, 512, 512, 9, 1, 1}, false},
+    {"conv", HYP_F32, {49, 32, 32, 9, 1, 1}, false},
+    {"conv", HYP_F32, {196, 16, 16, 9, 1, 1}, false},
+    {"conv", HYP_F32, {784, 32, 32, 25, 1, 1}, false},
+    {"conv", HYP_F32, {289, 128, 128, 7, 1, 1}, false}, /* along one axis */
+    {"conv", HYP_F32, {64, 384, 384, 3, 1, 1}, false},
+    {"conv", HYP_F32, {12544, 64, 16, 1, 1, 1}, false}, /* of one tap */
+    {"conv", HYP_F32, {3136, 16, 64, 1, 1, 1}, false},
+    {"conv", HYP_F32, {3136, 256, 64, 1, 1, 1}, false},
+    {"conv", HYP_F32, {784, 128, 512, 1, 1, 1}, false},
+    {"conv", HYP_F32, {196, 1024, 256, 1, 1, 1}, false},
+    {"conv", HYP_F32, {49, 512, 2048, 1, 1, 1}, false},
+    {"conv", HYP_F32, {12544, 32, 3, 9, 1, 4}, false}, /* in steps of two */
+    {"conv", HYP_F32, {784, 128, 128, 9, 1, 4}, false},
+    {"conv", HYP_F32, {196, 256, 256, 9, 1, 4}, false},
+    {"conv", HYP_F32, {196, 32, 32, 9, 1, 4}, false},
+    {"conv", HYP_F32, {49, 512, 512, 9, 1, 4}, false},
+    {"conv", HYP_F32, {784, 512, 256, 1, 1, 4}, false},
+    {"conv", HYP_F32, {49, 1024, 512, 1, 1, 4}, false},
+    {"conv", HYP_F32, {3136, 96, 1, 9, 96, 4}, false},
+    {"conv", HYP_F32, {196, 384, 1, 9, 384, 4}, false},
+    {"conv", HYP_F32, {784, 128, 1, 25, 128, 4}, false},
+    {"conv", HYP_F32, {784, 256, 8, 9, 32, 4}, false},
+    {"conv", HYP_F32, {49, 1024, 32, 9, 32, 4}, false},
+    {"conv", HYP_F32, {12544, 32, 1, 9, 32, 1}, false}, /* of single channels */
+    {"conv", HYP_F32, {784, 128, 1, 49, 128, 1}, false},
+    {"conv", HYP_F32, {196, 256, 1, 25, 256, 1}, false},
+    {"conv", HYP_F32, {3136, 144, 1, 9, 144, 1}, false},
+    {"conv", HYP_F32, {784, 128, 1, 25, 128, 1}, false},
+    {"conv", HYP_F32, {196, 384, 1, 9, 384, 1}, false},
+    {"conv", HYP_F32, {49, 960, 1, 9, 960, 1}, false},
+    {"conv", HYP_F32, {3136, 128, 4, 9, 32, 1}, false}, /* of groups */
+    {"conv", HYP_F32, {784, 256, 8, 9, 32, 1}, false},
+    {"conv", HYP_F32, {196, 512, 16, 9, 32, 1}, false},
+    {"conv", HYP_F32, {49, 1024, 32, 9, 32, 1}, false},
     {"conv-transpose", HYP_F32, {16, 256, 128, 16, 1}, false},
     {"conv-transpose", HYP_F32, {256, 128, 64, 4, 1}, false},
     {"conv-transpose", HYP_F32, {1024, 64, 32, 4, 1}, false},
@@ -130,13 +144,16 @@ const calibration_kernel calibration_kernels[] = {
     {"conv-backward-weights", HYP_F32, {50176, 128, 128, 9, 1}, true},
     {"conv-backward-weights", HYP_F32, {12544, 256, 256, 9, 1}, true},
     {"conv-backward-weights", HYP_F32, {3136, 512, 512, 9, 1}, true},
-    {"max-pool", HYP_F32, {16384, 4}, false},
-    {"max-pool", HYP_F32, {50176, 9}, false},
-    {"max-pool", HYP_F32, {200704, 9}, false},
-    {"max-pool", HYP_F32, {802816, 4}, false},
-    {"average-pool", HYP_F32, {16384, 4}, false},
-    {"average-pool", HYP_F32, {50176, 9}, false},
-    {"average-pool", HYP_F32, {200704, 9}, false},
+    {"max-pool", HYP_F32, {16384, 4, 4}, false},
+    {"max-pool", HYP_F32, {50176, 9, 1}, false},
+    {"max-pool", HYP_F32, {200704, 9, 1}, false},
+    {"max-pool", HYP_F32, {802816, 4, 4}, false},
+    {"max-pool", HYP_F32, {50176, 9, 4}, false},
+    {"max-pool", HYP_F32, {200704, 9, 4}, false},
+    {"average-pool", HYP_F32, {16384, 4, 4}, false},
+    {"average-pool", HYP_F32, {50176, 9, 1}, false},
+    {"average-pool", HYP_F32, {200704, 9, 1}, false},
+    {"average-pool", HYP_F32, {50176, 9, 4}, false},
     {"softmax", HYP_F32, {1024, 1024}, false},
     {"softmax", HYP_F32, {12288, 32}, false},
     {"softmax", HYP_F32, {196608, 128}, false},
@@ -147,15 +164,19 @@ const calibration_kernel calibration_kernels[] = {
     {"layer-norm", HYP_F32, {16384, 64}, false},
     {"layer-norm", HYP_F32, {786432, 768}, false},
     {"layer-norm", HYP_F32, {16777216, 1024}, true},
-    {"reduce-mean", HYP_F32, {1024, 1024}, false},
-    {"reduce-mean", HYP_F32, {16384, 64}, false},
-    {"reduce-mean", HYP_F32, {100352, 49}, false},
-    {"reduce-mean", HYP_F32, {786432, 768}, false},
-    {"reduce-mean", HYP_F32, {25165824, 512}, true},
-    {"reduce-sum", HYP_F32, {98304, 128}, false}, /* over the first axis */
-    {"reduce-sum", HYP_F32, {3145728, 4096}, false},
-    {"reduce-sum", HYP_F32, {3145728, 8}, true},
-    {"reduce-sum", HYP_F32, {67108864, 65536}, true},
+    {"reduce-mean", HYP_F32, {1024, 1024, 1}, false},
+    {"reduce-mean", HYP_F32, {16384, 64, 1}, false},
+    {"reduce-mean", HYP_F32, {100352, 49, 1}, false},
+    {"reduce-mean", HYP_F32, {786432, 768, 1}, false},
+    {"reduce-mean", HYP_F32, {25165824, 512, 1}, true},
+    {"reduce-mean", HYP_F32, {12288, 32, 384}, false}, /* over the first axis */
+    {"reduce-mean", HYP_F32, {100352, 196, 512}, false},
+    {"reduce-mean", HYP_F32, {25088, 49, 512}, false}, /* of images */
+    {"reduce-mean", HYP_F32, {100352, 49, 2048}, false},
+    {"reduce-sum", HYP_F32, {98304, 128, 768}, false}, /* over the first axis */
+    {"reduce-sum", HYP_F32, {3145728, 4096, 768}, false},
+    {"reduce-sum", HYP_F32, {3145728, 8, 393216}, true},
+    {"reduce-sum", HYP_F32, {67108864, 65536, 1024}, true},
     {"transpose", HYP_F32, {4096, 1}, false},
     {"transpose", HYP_F32, {100352, 1}, false},
     {"transpose", HYP_F32, {1605632, 1}, false},
@@ -286,14 +307,14 @@ static void add_trained_filters(const making *m, const char *name, int64_t filte
     add_node(m, (onnx_node){.op = "Mul", .inputs = {"fixed", "factor"}, .output = name});
 }
 
-/* Channels so few are those of an image, which is an input, and 49 taps those of a first convolution in steps of two.
- * Taps that make no square lie along one axis. */
+/* Channels so few are those of an image, which is an input. Taps that make no square lie along one axis. Of a training step
+ * 49 taps are those of a first convolution, in steps of two. */
 static int make_conv(const making *m, bool trained)
 {
     const int64_t *s = m->s;
     enum { IMAGE = 3 };
     int64_t side = root(s[0]), height = root(s[3]), width = height * height == s[3] ? height : s[3];
-    int64_t channels = s[2] * s[4], step = s[3] == 49 ? 2 : 1;
+    int64_t channels = s[2] * s[4], step = s[5] ? root(s[5]) : s[3] == 49 ? 2 : 1;
     if (width != height) height = 1;
     const int64_t pads[4] = {height / 2, width / 2, height / 2, width / 2}, steps[2] = {step, step};
     bool first = channels <= IMAGE;
@@ -329,13 +350,11 @@ static void make_conv_transpose(const making *m)
     end_between(m, s[2], 2 * side);
 }
 
-/* Of four taps in steps of two, of nine in steps of one. */
 static void make_pool(const making *m, const char *onnx)
 {
     const int64_t *s = m->s;
     enum { CHANNELS = 64 };
-    int64_t side = root(s[0] / CHANNELS), window = root(s[1]), step = window == 2 ? 2 : 1,
-            pad = window == 2 ? 0 : window / 2;
+    int64_t side = root(s[0] / CHANNELS), window = root(s[1]), step = root(s[2]), pad = window == 2 ? 0 : window / 2;
     const int64_t pads[4] = {pad, pad, pad, pad}, steps[2] = {step, step}, kernel[2] = {window, window};
     begin_between(m, CHANNELS, side * step);
     add_node(m, (onnx_node){.op = onnx,
@@ -365,14 +384,22 @@ static void make_rows(const making *m, const char *op)
     add_output(m, "y", 2, out);
 }
 
-/* Sums of columns of s[1] elements. */
-static void make_columns(const making *m)
+/* Sums or means of columns of s[1] elements. */
+static void make_columns(const making *m, const char *onnx)
 {
-    const int64_t *s = m->s, dims[2] = {s[1], s[0] / s[1]}, out[2] = {1, s[0] / s[1]};
+    const int64_t *s = m->s, dims[2] = {s[1], s[2]}, out[2] = {1, s[2]};
     add_input(m, "x", 2, dims);
     onnx_add_constant(m->model, "axes", HYP_I64, 1, (int64_t[]){0}, 1);
-    add_node(m, (onnx_node){.op = "ReduceSum", .inputs = {"x", "axes"}, .output = "y"});
+    add_node(m, (onnx_node){.op = onnx, .inputs = {"x", "axes"}, .output = "y"});
     add_output(m, "y", 2, out);
+}
+
+/* The mean over the places of an image. */
+static void make_image_mean(const making *m)
+{
+    begin_between(m, m->s[2], root(m->s[1]));
+    add_node(m, (onnx_node){.op = "GlobalAveragePool", .inputs = {"h"}, .output = "z"});
+    end_between(m, m->s[2], 1);
 }
 
 /* A step reads y, as in networks: what is only copied from an input to an output a GPU does beside everything else. */
@@ -464,6 +491,8 @@ static void add_sweep(const making *m, int64_t swept)
     add_output(m, "unread", 1, &swept);
 }
 
+enum { IMAGE_PLACES = 49 }; /* over which a mean is taken: other columns are of no image */
+
 int calibration_model(onnx_model *model, const calibration_kernel *k, int64_t swept)
 {
     const making m = {model, k->type, k->shape};
@@ -479,10 +508,13 @@ int calibration_model(onnx_model *model, const calibration_kernel *k, int64_t sw
         make_pool(&m, "MaxPool");
     else if (strcmp(op, "average-pool") == 0)
         make_pool(&m, "AveragePool");
-    else if (strcmp(op, "softmax") == 0 || strcmp(op, "layer-norm") == 0 || strcmp(op, "reduce-mean") == 0)
+    else if (strcmp(op, "softmax") == 0 || strcmp(op, "layer-norm") == 0 ||
+             (strcmp(op, "reduce-mean") == 0 && k->shape[2] == 1))
         make_rows(&m, op);
-    else if (strcmp(op, "reduce-sum") == 0)
-        make_columns(&m);
+    else if (strcmp(op, "reduce-mean") == 0 && k->shape[1] == IMAGE_PLACES)
+        make_image_mean(&m);
+    else if (strcmp(op, "reduce-mean") == 0 || strcmp(op, "reduce-sum") == 0)
+        make_columns(&m, strcmp(op, "reduce-sum") == 0 ? "ReduceSum" : "ReduceMean");
     else if (strcmp(op, "transpose") == 0)
         make_transpose(&m);
     else if (strcmp(op, "gather") == 0)

@@ -7,7 +7,7 @@
 #include "measure.h"
 #include "onnx_writer.h"
 
-enum { CALIBRATION_SIZES = 5 };
+enum { CALIBRATION_SIZES = 6 };
 
 /* An operator by the name that profiles use, and its shape as in docs/rules.md, 0 behind its last size. */
 typedef struct calibration_kernel {
@@ -25,8 +25,8 @@ extern const size_t calibration_kernel_count;
 enum { CALIBRATION_MEAN = -1, CALIBRATION_SUM = -2 };
 /* Adds the model of a kernel, whose plan has steps of the operator's label. Its neighbours are such as it has in
  * networks: a convolution lies between convolutions, because plans choose how data lies there. Returns which of those
- * steps it is. In networks the weights of a layer have mostly driven from the nearest cache what the layer before
- * wrote: in the model of a kernel that is all moving of data another step goes over `swept` elements before it. */
+ * steps it is. In the model of a kernel that is all moving of data another step goes over `swept` elements before it,
+ * reading and writing, if there are any: so far away is what the kernel reads and writes then. */
 int calibration_model(onnx_model *m, const calibration_kernel *kernel, int64_t swept);
 /* Do only training steps have it? Then the model is to be compiled as one, whose output is made small (mse). */
 bool calibration_is_trained(const calibration_kernel *kernel);

@@ -193,6 +193,28 @@ static hyp_status find_constants(hyp_settings *s, const hyp_graph *model, hyp_di
     return HYP_OK;
 }
 
+/* Bytes that a run goes over: constants, and what nodes write and others read. Elementwise operators run in the kernels of
+ * others, mostly. */
+static double find_round(const hyp_settings *s, const hyp_graph *model)
+{
+    double round = s->cost.constants;
+    for (size_t i = 0; i < model->nodes.len; i++) {
+        const hyp_node *n = &model->nodes.data[i];
+        if (hyp_op_get(n->op)->flags & (HYP_OPF_ELEMENTWISE | HYP_OPF_VIEW)) continue;
+        for (uint32_t k = 0; k < n->output_count; k++) {
+            const hyp_type *t = &model->values.data[n->outputs[k]].type;
+            double bytes = (double)hyp_dtype_size(t->dtype);
+            for (int32_t a = 0; a < t->rank; a++) {
+                int64_t size = HYP_TYPICAL_SIZE;
+                if (hyp_dim_eval(model->dims, t->dims[a], s->cost.sizes, &size, NULL) != HYP_OK) size = HYP_TYPICAL_SIZE;
+                bytes *= (double)size;
+            }
+            round += 2 * bytes;
+        }
+    }
+    return round;
+}
+
 hyp_status hyp_settings_sizes(hyp_settings *s, const hyp_graph *model, hyp_diag *diag)
 {
     const hyp_dims *dims = model->dims;
@@ -211,6 +233,7 @@ hyp_status hyp_settings_sizes(hyp_settings *s, const hyp_graph *model, hyp_diag 
     }
     s->cost.sizes = sizes;
     s->cost.size_count = count;
+    s->cost.round = find_round(s, model);
     return HYP_OK;
 }
 

@@ -54,7 +54,7 @@ static hyp_status price_without(asking *a, bool launches, size_t rate, bool oper
 {
     hyp_device_profile *p = &a->line.profile;
     *p = a->given.profile;
-    p->measured_count = 0;
+    p->measured_count = p->away_count = 0; /* so that weights are read at the speeds of caches */
     if (!launches) p->launch_seconds = p->next_launch_seconds = p->join_seconds = 0;
     for (size_t i = 0; i < RATES; i++)
         if (*rate_of(p, i) > 0 && (rate < RATES ? i != rate : !(rates[i].moves ? moves : operations)))
@@ -134,7 +134,7 @@ static hyp_status explain(asking *a, hyp_strbuf *out)
     const hyp_measured *nearest = NULL;
     a->line = a->given;
     HYP_TRY(price(a, &whole));
-    a->line.constants = a->given.constants = 0; /* from here on as if all of it lay near */
+    a->line.constants = a->given.constants = a->line.round = a->given.round = 0; /* from here on as if all of it lay near */
     HYP_TRY(price(a, &all));
     a->line.threads = 0;
     HYP_TRY(price(a, &single));

@@ -413,7 +413,7 @@ double hyp_roofline_launch(const hyp_roofline *roofline);
 
 /* ---- measured.c ---------------------------------------------------------------------------------- */
 
-enum { HYP_MEASURED_SIZES = 5 };
+enum { HYP_MEASURED_SIZES = 6 };
 
 /* An entry of a profile: what one operator took for one shape. */
 struct hyp_measured {

@@ -16,26 +16,28 @@
 #include "rewrite/internal.h"
 
 /* Operators that are measured by more than their elements. Places are those of the tensor that has a channel for each
- * filter: of the result, of the input of a transposed convolution, of the gradient by the result. */
+ * filter: of the result, of the input of a transposed convolution, of the gradient by the result. STEPS are the places that
+ * windows go on by, along all axes together. BETWEEN are the elements from one that is summed to the next: 1 along the last
+ * axis. An entry without its last size, where that may be left out, is of any. */
 static const struct {
     hyp_op op;
     uint32_t count;
-    const char *sizes;
+    const char *sizes; /* the last one may be left out where it is in brackets */
 } shapes[] = {
     {HYP_OP_linear, 3, "M N K"},
     {HYP_OP_matmul, 4, "BATCH M N K"},
-    {HYP_OP_conv, 5, "PLACES FILTERS CHANNELS TAPS GROUPS"}, /* channels of a group */
+    {HYP_OP_conv, 6, "PLACES FILTERS CHANNELS TAPS GROUPS [STEPS]"}, /* channels of a group */
     {HYP_OP_conv_transpose, 5, "PLACES FILTERS CHANNELS TAPS GROUPS"},
     {HYP_OP_conv_backward_weights, 5, "PLACES FILTERS CHANNELS TAPS GROUPS"},
     {HYP_OP_attention, 4, "BATCH ROWS KEYS WIDTH"},
     {HYP_OP_attention_gradient, 4, "BATCH ROWS KEYS WIDTH"},
-    {HYP_OP_max_pool, 2, "ELEMENTS TAPS"},
-    {HYP_OP_average_pool, 2, "ELEMENTS TAPS"},
+    {HYP_OP_max_pool, 3, "ELEMENTS TAPS [STEPS]"},
+    {HYP_OP_average_pool, 3, "ELEMENTS TAPS [STEPS]"},
     {HYP_OP_softmax, 2, "ELEMENTS ROW"}, /* elements of a row that is normalized, or summed */
     {HYP_OP_layer_norm, 2, "ELEMENTS ROW"},
     {HYP_OP_rms_norm, 2, "ELEMENTS ROW"},
-    {HYP_OP_reduce_sum, 2, "ELEMENTS ROW"},
-    {HYP_OP_reduce_mean, 2, "ELEMENTS ROW"},
+    {HYP_OP_reduce_sum, 3, "ELEMENTS ROW [BETWEEN]"},
+    {HYP_OP_reduce_mean, 3, "ELEMENTS ROW [BETWEEN]"},
     {HYP_OP_scatter_nd, 2, "ELEMENTS UPDATES"}, /* of the result; tuples of indices */
     {HYP_OP_transpose, 2, "ELEMENTS RUN"}, /* elements that stay side by side */
 };
@@ -84,6 +86,7 @@ hyp_status hyp_measured_read(const char *file, const hyp_sexpr *form, hyp_measur
                               "softmax, sums, means, normalizations, transpose, concat, gather, pad and elementwise "
                               "ones are",
                               name);
+    if (strchr(sizes, '[') && form->count == m.rank + 3) m.rank--;
     if (form->count != m.rank + 4)
         return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "(%s %s %s TYPE %s) is wanted", kind, name, sizes, value);
     HYP_TRY(read_shape(file, form, &m, diag));
@@ -112,7 +115,7 @@ enum { INPUTS = 5 }; /* that shapes of measurements speak of, at most */
 typedef struct question {
     hyp_type types[INPUTS], output;
     const hyp_type *inputs[INPUTS];
-    hyp_dim window;
+    hyp_dim window, steps;
     hyp_attr attrs[HYP_MAX_ATTRS];
     hyp_cost_query query;
 } question;
@@ -122,10 +125,17 @@ static hyp_type tensor(const hyp_measured *m, int32_t rank, double a, double b, 
     return (hyp_type){.dtype = m->dtype, .rank = rank, .dims = {(hyp_dim)a, (hyp_dim)b, (hyp_dim)c}};
 }
 
+/* Of one where an entry does not say. */
+static double steps_of(const hyp_measured *m)
+{
+    uint32_t last = m->op == HYP_OP_conv ? 5 : m->op == HYP_OP_max_pool || m->op == HYP_OP_average_pool ? 2 : m->rank;
+    return last < m->rank ? m->shape[last] : 1;
+}
+
 static void ask(const hyp_measured *m, question *q)
 {
-    const double *s = m->shape;
-    *q = (question){0};
+    const double *s = m->shape, steps = steps_of(m);
+    *q = (question){.steps = (hyp_dim)steps};
     q->query = (hyp_cost_query){.op = m->op,
                                 .attrs = q->attrs,
                                 .inputs = q->inputs,
@@ -146,7 +156,8 @@ static void ask(const hyp_measured *m, question *q)
         q->output = tensor(m, 3, s[0], s[1], s[2]);
         break;
     case HYP_OP_conv: /* along one axis */
-        q->types[0] = tensor(m, 3, 1, s[2] * s[4], s[0]);
+        q->types[0] = tensor(m, 3, 1, s[2] * s[4], s[0] * steps);
+        q->attrs[0] = (hyp_attr){.kind = HYP_ATTR_DIMS, .count = 1, .dims = &q->steps};
         q->types[1] = tensor(m, 3, s[1], s[2], s[3]);
         q->output = tensor(m, 3, 1, s[1], s[0]);
         q->attrs[4].sym = "none";
@@ -170,8 +181,10 @@ static void ask(const hyp_measured *m, question *q)
         q->types[1] = q->types[2] = tensor(m, 3, s[0], s[2], s[3]);
         break;
     case HYP_OP_max_pool:
-    case HYP_OP_average_pool: /* of steps of one */
-        q->types[0] = q->output = tensor(m, 1, s[0], 0, 0);
+    case HYP_OP_average_pool:
+        q->types[0] = tensor(m, 1, s[0] * steps, 0, 0);
+        q->output = tensor(m, 1, s[0], 0, 0);
+        q->attrs[1] = (hyp_attr){.kind = HYP_ATTR_DIMS, .count = 1, .dims = &q->steps};
         q->window = (hyp_dim)s[1];
         q->attrs[0] = (hyp_attr){.kind = HYP_ATTR_DIMS, .count = 1, .dims = &q->window};
         break;
@@ -206,23 +219,37 @@ static bool is_of(const hyp_device_profile *profile, const hyp_measured *m, hyp_
     return m->op == like || (layer && m->op == HYP_OP_linear);
 }
 
+/* Convolutions of a kind are like each other: of single channels, of groups, of one tap, of nine in steps of one, for which
+ * libraries have other algorithms, and the rest. The shape has steps. */
+static int kind_of_convolution(const double *shape)
+{
+    enum { CHANNELS = 2, TAPS, GROUPS, STEPS };
+    if (shape[GROUPS] > 1) return shape[CHANNELS] == 1 ? 1 : 2;
+    if (shape[TAPS] == 1) return 3;
+    return shape[TAPS] == 9 && shape[STEPS] == 1 ? 4 : 5;
+}
+
 /* What entries say of a kernel, between which and far from which it is as above. */
 static bool interpolate(const hyp_device_profile *profile, const hyp_measured *list, size_t count, hyp_op op,
                         hyp_dtype dtype, const double *shape, double *out)
 {
     double place[HYP_MEASURED_SIZES] = {0}, weights = 0, sum = 0;
+    enum { WORK_SIZES = 5, OTHER_KIND = 8 }; /* the steps of a convolution are no work */
+    uint32_t known = 0; /* sizes of the shape that an entry of the class asked for so far */
     bool by_work = op == HYP_OP_matmul || op == HYP_OP_conv || op == HYP_OP_conv_transpose ||
                    op == HYP_OP_conv_backward_weights;
     for (size_t i = 0; i < count; i++) {
         const hyp_measured *m = &list[i];
         if (m->dtype != dtype || !is_of(profile, m, op, shape)) continue;
         double distance = 0, all = 0; /* squared; of the product of all sizes */
+        for (; known < m->rank; known++) place[known] = log2(fmax(1, shape[known]));
         for (uint32_t a = 0; a < m->rank; a++) {
-            if (weights == 0) place[a] = log2(fmax(1, shape[a])); /* once, at the first of the class */
             distance += (place[a] - m->place[a]) * (place[a] - m->place[a]);
-            all += place[a] - m->place[a];
+            if (a < WORK_SIZES) all += place[a] - m->place[a];
         }
         if (by_work) distance += all * all;
+        if (m->op == HYP_OP_conv && m->rank > WORK_SIZES && kind_of_convolution(shape) != kind_of_convolution(m->shape))
+            distance += OTHER_KIND;
         if (distance == 0) {
             *out = exp(m->log_ratio);
             return true;

@@ -206,6 +206,34 @@ static hyp_status read_speedups(const char *file, const hyp_sexpr *forms, hyp_de
     return HYP_OK;
 }
 
+/* (away BYTES READING MOVING LAUNCH), by rising bytes. */
+static hyp_status read_aways(const char *file, const hyp_sexpr *forms, hyp_device_profile *out, hyp_diag *diag)
+{
+    size_t count = 0;
+    for (uint32_t i = 2; i < forms->count; i++) {
+        const hyp_sexpr *form = forms->items[i];
+        if (!hyp_sexpr_is_form(form, "away")) continue;
+        double numbers[4] = {0};
+        bool right = form->count == 5;
+        for (uint32_t k = 0; right && k < 4; k++) {
+            const hyp_sexpr *sx = form->items[1 + k];
+            right = sx->kind == HYP_SX_INT || sx->kind == HYP_SX_FLOAT;
+            numbers[k] = sx->number;
+            right = right && numbers[k] >= 0 && numbers[k] <= 1e15;
+        }
+        if (!right || !(numbers[0] > (count ? out->aways[count - 1].bytes : 0)))
+            return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED,
+                                  "(away BYTES READING MOVING LAUNCH) is wanted, with more bytes than before: seconds for a "
+                                  "byte of weights, seconds more for a byte of other data and for a kernel that were "
+                                  "touched so many bytes ago");
+        if (count == HYP_AWAYS)
+            return hyp_sexpr_fail(diag, file, form, HYP_ERR_LIMIT, "a profile has at most %d entries (away ...)", HYP_AWAYS);
+        out->aways[count++] = (hyp_away){numbers[0], numbers[1], numbers[2], numbers[3]};
+        out->away_count = count; /* in place of those of the profile that this one is like */
+    }
+    return HYP_OK;
+}
+
 /* The entries of a kind, (measured ...) or (share ...), among the forms. */
 static hyp_status read_entries(hyp_arena *arena, const char *file, const hyp_sexpr *forms, const char *kind,
                                hyp_measured **out, size_t *out_count, hyp_diag *diag)
@@ -293,13 +321,14 @@ hyp_status hyp_profile_parse(hyp_arena *arena, const char *file, const char *tex
     for (uint32_t i = 2; i < form->count; i++) {
         const hyp_sexpr *entry = form->items[i];
         bool later = hyp_sexpr_is_form(entry, "measured") || hyp_sexpr_is_form(entry, "speedup") ||
-                     hyp_sexpr_is_form(entry, "share");
+                     hyp_sexpr_is_form(entry, "share") || hyp_sexpr_is_form(entry, "away");
         if (!later && !hyp_sexpr_is_form(entry, "like")) HYP_TRY(read_form(file, entry, given, &profile, diag));
     }
     for (size_t i = 0; i < KEY_COUNT; i++)
         if (!given[i] && !based && !keys[i].optional)
             return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "the profile lacks (%s ...)", keys[i].name);
     HYP_TRY(read_speedups(file, form, &profile, diag));
+    HYP_TRY(read_aways(file, form, &profile, diag));
     HYP_TRY(read_measured(arena, file, form, &profile, diag));
     HYP_TRY(read_shares(arena, file, form, &profile, diag));
     *out = profile;
@@ -340,5 +369,9 @@ hyp_device_profile hyp_roofline_with_threads(const hyp_device_profile *d, double
     double *const rates[] = {&out.flops_f32,  &out.flops_tf32, &out.flops_f16,
                              &out.flops_bf16, &out.flops_f8,   &out.flops_f64};
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++) *rates[i] *= s.compute;
+    for (size_t i = 0; i < out.away_count; i++) {
+        out.aways[i].reading /= out.aways[i].bytes <= out.cache_bytes ? s.compute : s.memory;
+        out.aways[i].moving /= s.memory;
+    }
     return out;
 }

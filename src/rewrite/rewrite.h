@@ -46,6 +46,14 @@ typedef struct hyp_speedup {
     double threads, compute, memory;
 } hyp_speedup;
 
+/* What a run that has gone over so many bytes since it last touched something takes more to touch it again: seconds for
+ * each byte that is moved, and for a kernel whose program and list of operands it is; and, in all, seconds for each byte of
+ * weights that is read. */
+enum { HYP_AWAYS = 16 };
+typedef struct hyp_away {
+    double bytes, reading, moving, launch;
+} hyp_away;
+
 /* A device as the cost model sees it, from a text file (profiles/NAME.profile). */
 typedef struct hyp_device_profile {
     const char *name;
@@ -62,6 +70,8 @@ typedef struct hyp_device_profile {
     double last_cache_bytes_per_second;
     double far_bytes_per_second; /* what was driven from all caches takes as much longer; 0 = no longer than near it */
     double far_launch_seconds;   /* and so does a kernel whose program and list of operands were */
+    hyp_away aways[HYP_AWAYS];   /* by rising bytes; in place of the two, and of caches where weights are read */
+    size_t away_count;
     double flops_f32, flops_tf32, flops_f16, flops_bf16, flops_f8, flops_f64; /* multiply and add count as two */
     double flops_i32; /* of products of whole numbers; 0: there are none but by elementwise arithmetic */
     double pointwise_per_second;                                              /* elements of simple arithmetic */
@@ -113,6 +123,8 @@ typedef struct hyp_roofline {
     double threads;   /* that a run is given; 0 = those of the profile */
     double constants; /* bytes of all constants of the model, which a run reads one after the other: they come from
                          the cache that has room for all of them; 0 = from the one that has room for a kernel's */
+    double round;     /* bytes that a run goes over, these included, as far as is known: after so many it comes back to the
+                         program of a kernel, and to weights; where a profile says how long that takes (hyp_away) */
     const int64_t *sizes; /* by symbol of the query's dims: what it counts as; of symbols from size_count on
                              HYP_TYPICAL_SIZE */
     size_t size_count;

@@ -77,17 +77,38 @@ static double lost(const hyp_device_profile *d, double since)
     return fmin(1, fmax(0, (2 * since / size - 1) / 3));
 }
 
+/* What a profile says of so many bytes ago, between its entries in proportion to logarithms; below the first of them
+ * nothing is away. */
+static hyp_away away(const hyp_device_profile *d, double since)
+{
+    hyp_away low = {d->aways[0].bytes / 2, d->aways[0].reading, 0, 0};
+    for (size_t i = 0; i < d->away_count; i++) {
+        hyp_away high = d->aways[i];
+        if (high.bytes < since) {
+            low = high;
+            continue;
+        }
+        double part = since <= low.bytes ? 0 : log(since / low.bytes) / log(high.bytes / low.bytes);
+        return (hyp_away){since, low.reading + part * (high.reading - low.reading),
+                          low.moving + part * (high.moving - low.moving), low.launch + part * (high.launch - low.launch)};
+    }
+    return low;
+}
+
 double hyp_roofline_far(const hyp_roofline *roofline, double bytes, double since, double own)
 {
     const hyp_device_profile *d = &roofline->profile;
+    if (d->away_count > 0) return bytes * fmax(0, away(d, since).moving - away(d, own).moving);
     if (d->far_bytes_per_second == 0) return 0;
     return fmax(0, lost(d, since) - lost(d, own)) * bytes / d->far_bytes_per_second;
 }
 
-/* A kernel runs again when the run has gone over all constants of the model. */
+/* A kernel runs again when the run has gone over all constants of the model, and all else. */
 static double far_launch(const hyp_roofline *line)
 {
-    return lost(&line->profile, line->constants) * line->profile.far_launch_seconds;
+    const hyp_device_profile *d = &line->profile;
+    if (d->away_count > 0) return away(d, line->round).launch;
+    return lost(d, line->constants) * d->far_launch_seconds;
 }
 
 double hyp_roofline_launch(const hyp_roofline *roofline)
@@ -99,6 +120,7 @@ double hyp_roofline_launch(const hyp_roofline *roofline)
 static double reading(const hyp_price *a, double size, double round)
 {
     const hyp_device_profile *d = a->device;
+    if (d->away_count > 0) return size * away(d, round).reading;
     double far = lost(d, round);
     double near = round <= d->cache_bytes || d->last_cache_bytes == 0 ? d->cache_bytes_per_second
                                                                       : d->last_cache_bytes_per_second;
@@ -111,12 +133,11 @@ double hyp_price_reading_weights(const hyp_price *a, double size) { return readi
 static double far_weights(const hyp_price *a)
 {
     const hyp_cost_query *q = a->q;
-    double more = 0;
+    double more = 0, round = a->device->away_count > 0 ? a->line->round : a->line->constants;
     uint32_t first = q->op == HYP_OP_gather; /* of whose table some rows are read */
     for (uint32_t i = first; i < q->input_count; i++) {
         double size = q->input_const && q->input_const[i] ? hyp_price_bytes(a, q->inputs[i]) : 0;
-        if (2 * size < a->line->constants)
-            more += reading(a, size, a->line->constants) - hyp_price_reading_weights(a, size);
+        if (2 * size < round) more += reading(a, size, round) - hyp_price_reading_weights(a, size);
     }
     return more;
 }
@@ -192,12 +213,11 @@ double hyp_roofline_work(const hyp_cost_query *query, const hyp_roofline *roofli
     return hyp_price_work(&a, query->op, query->outputs[0].dtype, hyp_price_elements(&a, &query->outputs[0]));
 }
 
-/* Elements of a window of a pool. */
-static double taps_of(const hyp_price *a)
+double hyp_price_product(const hyp_price *a, const hyp_attr *sizes)
 {
-    double taps = 1;
-    for (uint32_t i = 0; i < a->q->attrs[0].count; i++) taps *= hyp_price_size(a, a->q->attrs[0].dims[i]);
-    return taps;
+    double n = 1;
+    for (uint32_t i = 0; i < sizes->count; i++) n *= hyp_price_size(a, sizes->dims[i]);
+    return n;
 }
 
 /* Sizes of the axes of x from one on, which counts from the end where it is below 0, or of that one alone. */
@@ -207,6 +227,25 @@ static double axes_of(const hyp_price *a, const hyp_type *x, int64_t axis, bool 
     double n = 1;
     for (int64_t i = first; i >= 0 && i < end && i < x->rank; i++) n *= hyp_price_size(a, x->dims[i]);
     return n;
+}
+
+/* Elements of a window of a pool. */
+static double taps_of(const hyp_price *a) { return hyp_price_product(a, &a->q->attrs[0]); }
+
+/* Elements from one that is summed to the next: those behind the last of the axes. Images lie with their channels last. */
+static double between(const hyp_price *a)
+{
+    const hyp_attr *axes = &a->q->attrs[0];
+    const hyp_type *x = a->q->inputs[0];
+    enum { IMAGE = 4 };
+    int64_t last = -1, first = x->rank;
+    for (uint32_t i = 0; i < axes->count; i++) {
+        int64_t axis = axes->dims[i] < 0 ? axes->dims[i] + x->rank : axes->dims[i];
+        last = axis > last ? axis : last;
+        first = axis < first ? axis : first;
+    }
+    if (x->rank == IMAGE && axes->count == IMAGE - 2 && first == 2) return hyp_price_size(a, x->dims[1]);
+    return last < 0 || last + 1 >= x->rank ? 1 : axes_of(a, x, last + 1, false);
 }
 
 /* Elements that a transpose leaves side by side. */
@@ -240,6 +279,18 @@ static double second_size(const hyp_price *a)
         return hyp_price_elements(a, indices) /
                fmax(1, indices->rank ? hyp_price_size(a, indices->dims[indices->rank - 1]) : 1);
     }
+    default: return 1;
+    }
+}
+
+/* The third one. */
+static double third_size(const hyp_price *a)
+{
+    switch (a->q->op) {
+    case HYP_OP_max_pool:
+    case HYP_OP_average_pool: return hyp_price_product(a, &a->q->attrs[1]);
+    case HYP_OP_reduce_sum:
+    case HYP_OP_reduce_mean: return between(a);
     default: return 1;
     }
 }
@@ -379,7 +430,7 @@ double hyp_price_kernel(const hyp_price *a)
     if (q->joined) return in_reader(a);
     bool reduces = q->op == HYP_OP_reduce_sum || q->op == HYP_OP_reduce_mean;
     double of_shape, count = hyp_price_elements(a, reduces ? q->inputs[0] : &q->outputs[0]);
-    const double shape[] = {count, second_size(a)};
+    const double shape[] = {count, second_size(a), third_size(a)};
     bool measured = hyp_measured_ratio(device, q->op, q->outputs[0].dtype, shape, &of_shape);
     if (!measured && q->op == HYP_OP_reduce_sum) /* the same but for a division */
         measured = hyp_measured_ratio(device, HYP_OP_reduce_mean, q->outputs[0].dtype, shape, &of_shape);

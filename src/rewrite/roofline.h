@@ -16,6 +16,8 @@ typedef struct hyp_price {
 double hyp_price_size(const hyp_price *a, hyp_dim d);
 double hyp_price_elements(const hyp_price *a, const hyp_type *t);
 double hyp_price_bytes(const hyp_price *a, const hyp_type *t);
+/* The product of the sizes in an attribute, as of steps along all axes; 1 where it has none. */
+double hyp_price_product(const hyp_price *a, const hyp_attr *sizes);
 double hyp_price_inputs(const hyp_price *a); /* bytes of all of them */
 double hyp_price_outputs(const hyp_price *a);
 

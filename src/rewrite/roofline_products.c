@@ -136,8 +136,9 @@ double hyp_price_convolution(const hyp_price *a)
     double seconds = a->device->launch_seconds +
                      fmax(hyp_price_computing(a, 2 * hyp_price_elements(a, of) * in * taps, w->dtype),
                           hyp_price_reading_weights(a, weights) + hyp_price_moving(a, moved, weights + moved));
-    seconds *= convolution_ratio(a, q->op, w->dtype,
-                                 (const double[]){hyp_price_elements(a, of) / filters, filters, in, taps, groups});
+    const double places = hyp_price_elements(a, of) / filters,
+                 shape[] = {places, filters, in, taps, groups, hyp_price_product(a, &q->attrs[0])};
+    seconds *= convolution_ratio(a, q->op, w->dtype, shape);
     if (q->op != HYP_OP_conv) return seconds;
     double count = hyp_price_elements(a, y);
     if (added) seconds += sum(a, "before", added, count);
@@ -188,7 +189,10 @@ double hyp_price_linear_gradient(const hyp_price *a)
                                     .outputs = &a->q->outputs[0],
                                     .output_count = 1,
                                     .dims = a->q->dims};
+    const hyp_dim first = 0;
+    const hyp_attr rows = {.kind = HYP_ATTR_DIMS, .count = 1, .dims = &first};
     const hyp_cost_query sums = {.op = HYP_OP_reduce_sum,
+                                 .attrs = &rows,
                                  .inputs = &g,
                                  .input_count = 1,
                                  .outputs = &a->q->outputs[1],

@@ -215,7 +215,13 @@ static void mistakes_in_measurements_are_named_with_their_place(void **state)
         {"(measured linea 1 2 3 f32 1e-6)", ":11: 'linea' is no operator that is measured"},
         {"(measured reshape 3 f32 1e-6)", ":11: 'reshape' is no operator"},
         {"(measured linear 1 2 f32 1e-6)", ":1: (measured linear M N K TYPE SECONDS) is wanted"},
-        {"(measured conv 1 2 3 f32 1e-6)", ":1: (measured conv PLACES FILTERS CHANNELS TAPS GROUPS TYPE SECONDS) is"},
+        {"(measured conv 1 2 3 f32 1e-6)", ":1: (measured conv PLACES FILTERS CHANNELS TAPS GROUPS [STEPS] TYPE SECONDS)"},
+        {"(measured reduce-mean 64 f32 1e-6)", ":1: (measured reduce-mean ELEMENTS ROW [BETWEEN] TYPE SECONDS) is wanted"},
+        {"(measured layer-norm 64 8 1 f32 1e-6)", ":1: (measured layer-norm ELEMENTS ROW TYPE SECONDS) is wanted"},
+        {"(measured max-pool 64 9 f32 1e-6) (measured max-pool 64 9 f32 2e-6)", ":35: this was measured twice"},
+        {"(away 1 2 3)", ":1: (away BYTES READING MOVING LAUNCH) is wanted, with more bytes than before"},
+        {"(away 1 2 3 -4)", ":1: (away BYTES READING MOVING LAUNCH) is wanted"},
+        {"(away 2 0 0 0) (away 2 0 0 0)", ":16: (away BYTES READING MOVING LAUNCH) is wanted, with more bytes"},
         {"(measured gelu 1 2 f32 1e-6)", ":1: (measured gelu ELEMENTS TYPE SECONDS) is wanted"},
         {"(measured attention 1 2 3 f32 1e-6)",
          ":1: (measured attention BATCH ROWS KEYS WIDTH TYPE SECONDS) is wanted"},
@@ -346,13 +352,14 @@ static void fusing_never_costs_more_than_not_fusing(void **state)
     hyp_arena_dispose(&arena);
 }
 
-/* Of x by w to y, without a bias; `added` may be NULL. */
-static double convolution_seconds(const hyp_roofline *line, const hyp_type *x, const hyp_type *w, const hyp_type *y,
-                                  const hyp_type *added, const char *act)
+/* Of x by w to y, without a bias; `steps`, along two axes, and `added` may be NULL. */
+static double strided_seconds(const hyp_roofline *line, const hyp_dim *steps, const hyp_type *x, const hyp_type *w,
+                              const hyp_type *y, const hyp_type *added, const char *act)
 {
     hyp_dims *dims;
     const hyp_type *inputs[] = {x, w, NULL, added};
     hyp_attr attrs[HYP_MAX_ATTRS] = {[4] = {.kind = HYP_ATTR_SYM, .sym = act}};
+    if (steps) attrs[0] = (hyp_attr){.kind = HYP_ATTR_DIMS, .count = 2, .dims = steps};
     assert_int_equal(hyp_dims_create(&dims, NULL), HYP_OK);
     hyp_cost_query q = {.op = HYP_OP_conv,
                         .attrs = attrs,
@@ -364,6 +371,12 @@ static double convolution_seconds(const hyp_roofline *line, const hyp_type *x, c
     double seconds = hyp_roofline_cost(&q, (void *)(uintptr_t)line);
     hyp_dims_destroy(dims);
     return seconds;
+}
+
+static double convolution_seconds(const hyp_roofline *line, const hyp_type *x, const hyp_type *w, const hyp_type *y,
+                                  const hyp_type *added, const char *act)
+{
+    return strided_seconds(line, NULL, x, w, y, added, act);
 }
 
 /* A convolution of 3x3 over so many places. */
@@ -490,6 +503,65 @@ static void a_measured_convolution_costs_that_and_what_is_added(void **state)
     hyp_arena_dispose(&arena);
 }
 
+/* An entry may say by how many places windows go on; one that does not is of any. */
+static void windows_that_go_on_by_two_are_priced_as_such(void **state)
+{
+    (void)state;
+    hyp_arena arena = {0};
+    hyp_roofline any = measured_line(&arena, "(measured conv 196 64 64 9 1 f32 5e-5)"),
+                 line = measured_line(&arena, "(measured conv 196 64 64 9 1 1 f32 5e-5)"
+                                              "(measured conv 196 64 64 9 1 4 f32 9e-5)");
+    hyp_type x = {.dtype = HYP_F32, .rank = 4, .dims = {1, 64, 14, 14}}, y = x, large = x;
+    const hyp_type w = {.dtype = HYP_F32, .rank = 4, .dims = {64, 64, 3, 3}};
+    const hyp_dim one[] = {1, 1}, two[] = {2, 2};
+    large.dims[2] = large.dims[3] = 28;
+    assert_true(fabs(strided_seconds(&line, one, &x, &w, &y, NULL, "none") / 5e-5 - 1) < 1e-9);
+    assert_true(fabs(strided_seconds(&line, two, &large, &w, &y, NULL, "none") / 9e-5 - 1) < 1e-9);
+    assert_true(fabs(strided_seconds(&any, two, &large, &w, &y, NULL, "none") / 5e-5 - 1) < 1e-9);
+    hyp_arena_dispose(&arena);
+}
+
+/* Rows of 49 in 100 x 49, columns of 100, and the places of an image of 64 channels, which lie far apart as columns do. */
+static void means_are_priced_by_the_axes_that_they_are_over(void **state)
+{
+    (void)state;
+    hyp_arena arena = {0};
+    hyp_dims *dims;
+    hyp_roofline line = measured_line(&arena, "(measured reduce-mean 4900 49 1 f32 7e-5)"
+                                              "(measured reduce-mean 4900 100 49 f32 1e-5)"
+                                              "(measured reduce-mean 3136 49 64 f32 2e-5)");
+    const struct {
+        hyp_type x, y;
+        hyp_dim axes[2];
+        uint32_t count;
+        double seconds;
+    } cases[] = {
+        {{.dtype = HYP_F32, .rank = 2, .dims = {100, 49}}, {.dtype = HYP_F32, .rank = 1, .dims = {100}}, {1}, 1, 7e-5},
+        {{.dtype = HYP_F32, .rank = 2, .dims = {100, 49}}, {.dtype = HYP_F32, .rank = 1, .dims = {49}}, {0}, 1, 1e-5},
+        {{.dtype = HYP_F32, .rank = 4, .dims = {1, 64, 7, 7}},
+         {.dtype = HYP_F32, .rank = 2, .dims = {1, 64}},
+         {2, 3},
+         2,
+         2e-5},
+    };
+    assert_int_equal(hyp_dims_create(&dims, NULL), HYP_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const hyp_type *x = &cases[i].x;
+        const hyp_attr attrs[] = {{.kind = HYP_ATTR_DIMS, .count = cases[i].count, .dims = cases[i].axes},
+                                  hyp_attr_of_int(0)};
+        hyp_cost_query q = {.op = HYP_OP_reduce_mean,
+                            .attrs = attrs,
+                            .inputs = &x,
+                            .input_count = 1,
+                            .outputs = &cases[i].y,
+                            .output_count = 1,
+                            .dims = dims};
+        assert_true(fabs(hyp_roofline_cost(&q, &line) / cases[i].seconds - 1) < 1e-9);
+    }
+    hyp_dims_destroy(dims);
+    hyp_arena_dispose(&arena);
+}
+
 /* Of 14 x 14 places, without a bias. */
 static double conv_act_cost(const hyp_roofline *line, int64_t filters, int64_t channels, int64_t taps, int64_t groups,
                             const char *act)
@@ -525,10 +597,12 @@ static double gradient_cost(const hyp_roofline *line, hyp_op op)
     const hyp_type g = {.dtype = HYP_F32, .rank = 2, .dims = {512, 256}}, x = {.dtype = HYP_F32, .rank = 2, .dims = {512, 64}};
     const hyp_type outputs[] = {{.dtype = HYP_F32, .rank = 2, .dims = {256, 64}}, {.dtype = HYP_F32, .rank = 1, .dims = {256}}};
     const hyp_type *inputs[] = {&g, &x};
+    const hyp_dim first = 0;
+    const hyp_attr rows = {.kind = HYP_ATTR_DIMS, .count = 1, .dims = &first};
     const hyp_attr turned = hyp_attr_of_int(0), of_product[] = {hyp_attr_of_int(1), turned, hyp_attr_of_float(1)};
     hyp_cost_query q = {.op = op, .inputs = inputs, .input_count = 2, .outputs = outputs, .output_count = 1};
     if (op == HYP_OP_matmul) q.attrs = of_product;
-    if (op == HYP_OP_reduce_sum) q.input_count = 1, q.outputs = &outputs[1];
+    if (op == HYP_OP_reduce_sum) q.attrs = &rows, q.input_count = 1, q.outputs = &outputs[1];
     if (op == HYP_OP_linear_gradient) q.attrs = &turned, q.output_count = 2;
     return hyp_roofline_cost(&q, (void *)(uintptr_t)line);
 }
@@ -670,6 +744,30 @@ static void what_is_far_away_takes_longer(void **state)
     /* A kernel that goes over as much itself was measured so. */
     assert_true(fabs(hyp_roofline_far(&line, 1000, 1e9, 1250000) / 0.5e-6 - 1) < 1e-9);
     assert_true(hyp_roofline_far(&line, 1000, 1e9, 2e6) == 0);
+    hyp_arena_dispose(&arena);
+}
+
+/* In place of what is far: between entries in proportion to the logarithm, from half of the first on. */
+static void what_is_away_takes_longer_by_how_much_lies_between(void **state)
+{
+    (void)state;
+    enum { N = 128 };
+    const double weights = 4.0 * N * N;
+    hyp_arena arena = {0};
+    hyp_roofline line = measured_line(&arena, "(away 1000000 1e-10 0 1e-6) (away 16000000 5e-10 4e-10 9e-6)");
+    assert_true(hyp_roofline_far(&line, 1000, 0, 0) == 0);
+    assert_true(hyp_roofline_far(&line, 1000, 1e6, 0) == 0);
+    assert_true(fabs(hyp_roofline_far(&line, 1000, 4e6, 0) / 2e-7 - 1) < 1e-9);
+    assert_true(fabs(hyp_roofline_far(&line, 1000, 16e6, 4e6) / 2e-7 - 1) < 1e-9); /* measured so */
+    assert_true(fabs(hyp_roofline_far(&line, 1000, 1e12, 0) / 4e-7 - 1) < 1e-9);
+    assert_true(hyp_roofline_far(&line, 1000, 4e6, 16e6) == 0);
+    double alone = cost(&line, HYP_OP_linear, 1, N, N, "none"), relu = cost(&line, HYP_OP_relu, 1, N, 0, "none");
+    line.round = 500000;
+    assert_true(cost(&line, HYP_OP_linear, 1, N, N, "none") == alone);
+    line.round = 4e6;
+    assert_true(fabs((cost(&line, HYP_OP_relu, 1, N, 0, "none") - relu) / 5e-6 - 1) < 1e-9);
+    double away = cost(&line, HYP_OP_linear, 1, N, N, "none") - alone;
+    assert_true(fabs(away / (5e-6 + weights * 2e-10) - 1) < 1e-9);
     hyp_arena_dispose(&arena);
 }
 
@@ -817,6 +915,9 @@ int main(void)
         cmocka_unit_test(channels_of_an_image_are_turned_twice_where_its_kernels_read_no_parts),
         cmocka_unit_test(between_measurements_the_ratio_is_between_theirs),
         cmocka_unit_test(shares_are_those_that_were_measured),
+        cmocka_unit_test(what_is_away_takes_longer_by_how_much_lies_between),
+        cmocka_unit_test(windows_that_go_on_by_two_are_priced_as_such),
+        cmocka_unit_test(means_are_priced_by_the_axes_that_they_are_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
