@@ -409,6 +409,25 @@ static void a_convolution_is_like_those_that_compute_as_much(void **state)
     hyp_arena_dispose(&arena);
 }
 
+/* Of two as near those of nine taps in steps of one say more of one that has these, where entries tell of steps. */
+static void a_convolution_is_like_those_of_its_kind(void **state)
+{
+    (void)state;
+    hyp_arena arena = {0};
+    hyp_roofline line = measured_line(&arena, "");
+    const double roofline = conv_seconds(&line, 784, 64, 64);
+    char text[256];
+    for (int told = 0; told < 2; told++) {
+        const char *steps = told ? " 1" : "";
+        snprintf(text, sizeof text, "(measured conv 784 64 128 9 1%s f32 %g) (measured conv 784 64 64 18 1%s f32 %g)", steps,
+                 2 * conv_seconds(&line, 784, 64, 128), steps, 2 * 8 * roofline);
+        hyp_roofline measured = measured_line(&arena, text);
+        double ratio = conv_seconds(&measured, 784, 64, 64) / roofline;
+        assert_true(told ? ratio > 2 && ratio < 2.2 : ratio > 3.5 && ratio < 6);
+    }
+    hyp_arena_dispose(&arena);
+}
+
 /* Each part of a split that is read where it lies takes its share away, and all of them everything. */
 static void parts_that_are_read_in_place_cost_nothing(void **state)
 {
@@ -901,6 +920,7 @@ int main(void)
         cmocka_unit_test(mistakes_in_profiles_are_named_with_their_place),
         cmocka_unit_test(fusing_never_costs_more_than_not_fusing),
         cmocka_unit_test(a_convolution_is_like_those_that_compute_as_much),
+        cmocka_unit_test(a_convolution_is_like_those_of_its_kind),
         cmocka_unit_test(parts_that_are_read_in_place_cost_nothing),
         cmocka_unit_test(costs_are_near_what_was_measured),
         cmocka_unit_test(a_profile_may_start_from_a_built_in_one),
