@@ -3,10 +3,12 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 
 #include "tuning.h"
 
-enum { MOST_ALGORITHM = 1 << 20 }; /* bytes, as a plan may have */
+enum { MOST_ALGORITHM = 1 << 20, MOST_LINE = 4 << 20 }; /* bytes; of an algorithm as a plan may have */
 
 struct tune_line {
     char *product, *attributes;
@@ -79,11 +81,24 @@ static struct tune_line make_line(const fields *f)
     return l;
 }
 
+/* The place of the product among the lines, which are in the order of products, or where it is to be. */
+static size_t place_of(const tune_cache *c, const char *product)
+{
+    size_t low = 0, high = c->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (strcmp(c->lines[middle].product, product) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 static struct tune_line *find_line(const tune_cache *c, const char *product)
 {
-    for (size_t i = 0; i < c->count; i++)
-        if (strcmp(c->lines[i].product, product) == 0) return &c->lines[i];
-    return NULL;
+    size_t at = place_of(c, product);
+    return at < c->count && strcmp(c->lines[at].product, product) == 0 ? &c->lines[at] : NULL;
 }
 
 /* NULL, or what is wrong with the line. */
@@ -100,11 +115,37 @@ static const char *take_line(tune_cache *c, json_t *root, const char *device)
     if (at) {
         free_line(at);
     } else {
-        c->lines = cli_alloc(c->lines, c->count + 1, sizeof *c->lines);
-        at = &c->lines[c->count++];
+        size_t place = place_of(c, f.product);
+        if (c->count == c->room) c->lines = cli_alloc(c->lines, c->room = 2 * c->room + 16, sizeof *c->lines);
+        at = &c->lines[place];
+        memmove(at + 1, at, (c->count++ - place) * sizeof *at);
     }
     *at = make_line(&f);
     return NULL;
+}
+
+/* The next line, without its end; false where there is none. Of one that is too long the first MOST_LINE + 1 bytes. */
+static bool read_line(FILE *file, char *line, size_t *out)
+{
+    int c;
+    *out = 0;
+    while ((c = getc(file)) != EOF && c != '\n')
+        if (*out <= MOST_LINE) line[(*out)++] = (char)c;
+    return c != EOF || *out > 0;
+}
+
+static void read_lines(tune_cache *c, FILE *file, const char *path, const char *device, const char *tool)
+{
+    char *line = cli_alloc(NULL, MOST_LINE + 1, 1);
+    size_t length;
+    for (size_t number = 1; read_line(file, line, &length); number++) {
+        json_error_t error = {.text = "it is too long"};
+        json_t *root = length <= MOST_LINE ? json_loadb(line, length, JSON_REJECT_DUPLICATES, &error) : NULL;
+        const char *problem = root ? take_line(c, root, device) : error.text;
+        if (problem) cli_error(tool, "%s:%zu: the line is left out: %s", path, number, problem);
+        json_decref(root);
+    }
+    free(line);
 }
 
 int tune_cache_load(tune_cache *c, const char *path, const char *device, const char *tool)
@@ -115,22 +156,14 @@ int tune_cache_load(tune_cache *c, const char *path, const char *device, const c
         cli_error(tool, "%s: cannot read: %s", path, strerror(errno));
         return CLI_FAILED;
     }
-    char *line = NULL;
-    size_t room = 0;
-    ssize_t len;
+    struct stat is;
+    bool ends = fstat(fileno(file), &is) == 0 && !S_ISCHR(is.st_mode) && !S_ISFIFO(is.st_mode);
     errno = 0;
-    for (size_t number = 1; (len = getline(&line, &room, file)) >= 0; number++) {
-        json_error_t error;
-        json_t *root = json_loadb(line, (size_t)len, JSON_REJECT_DUPLICATES, &error);
-        const char *problem = root ? take_line(c, root, device) : error.text;
-        if (problem) cli_error(tool, "%s:%zu: the line is left out: %s", path, number, problem);
-        json_decref(root);
-    }
+    if (ends) read_lines(c, file, path, device, tool);
     bool failed = ferror(file);
     if (failed) cli_error(tool, "%s: cannot read: %s", path, strerror(errno));
     if (c->others > 0)
         cli_error(tool, "%s: %zu lines are for other devices than this (%s)", path, c->others, device);
-    free(line);
     fclose(file);
     return failed ? CLI_FAILED : CLI_OK;
 }
@@ -182,10 +215,12 @@ static char *line_text(const hyp_tuned *t, const char *device)
 /* Whether the file ends in the middle of a line: of a writer that was interrupted. */
 static bool ends_in_line(FILE *file) { return fseek(file, -1, SEEK_END) == 0 && fgetc(file) != '\n'; }
 
+/* One process writes at a time, until it closes the file: lines of two would end up within each other. */
 static FILE *open_to_extend(const char *path, const char *tool)
 {
     FILE *file = fopen(path, "a+");
     if (!file) cli_error(tool, "%s: cannot write: %s", path, strerror(errno));
+    if (file) flock(fileno(file), LOCK_EX); /* some file systems have no locks */
     if (file && ends_in_line(file)) fputc('\n', file); /* closing tells whether it could */
     return file;
 }

@@ -19,8 +19,8 @@ int tune_session(session *s, const session_options *o, const tune_request *r, co
 /* ---- tune_cache.c: what was measured, a JSON object on every line of a file ------------------------------------ */
 
 typedef struct tune_cache {
-    struct tune_line *lines; /* those of the device, later ones replace earlier ones of the same product */
-    size_t count, others;    /* `others` are for other devices */
+    struct tune_line *lines; /* those of the device by their products; later ones replace earlier ones of the same product */
+    size_t count, room, others; /* `others` are for other devices */
 } tune_cache;
 
 /* Reads the lines of a device. A missing file is an empty cache; a line that is broken is told on stderr with its

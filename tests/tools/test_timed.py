@@ -1,7 +1,9 @@
 """--timed and the timing cache as users of hypatiac meet them. Nothing here depends on how long anything takes: which form was
 the fastest is read from the cache, and what a cache says is believed."""
+import fcntl
 import json
 import os
+import subprocess
 import sys
 import tempfile
 
@@ -117,7 +119,8 @@ def check_believing(model, plan, cache, lines):
 
 def check_broken_lines(model, plan, cache, lines):
     good = json.dumps(lines[0])
-    damaged = ["", "{", "[]", "\x00", "{}", good[:-9], good.replace('"algorithm": "', '"algorithm": "x'), "9" * 5000, '{"device": {}}']
+    damaged = ["", "{", "[]", "\x00", "{}", good[:-9], good.replace('"algorithm": "', '"algorithm": "x'), "9" * 5000, '{"device": {}}',
+               " " * (5 << 20) + good]
     write_lines(cache, damaged)
     before = open(cache).read()
     _, told = run("hypatiac", model, "-o", plan, *THREADS, "--cache", cache)
@@ -131,6 +134,32 @@ def check_broken_lines(model, plan, cache, lines):
     assert after.startswith(before + good[:20] + "\n") and len(after) > len(before) + 100, after
     assert "would" in run("hypatiac", model, "-o", cache, *QUICK, "--cache", cache, code=2)[1] and open(cache).read() == after
     assert "cannot read" in run("hypatiac", model, "-o", plan, *QUICK, "--cache", os.path.dirname(cache), code=1)[1]
+    run("hypatiac", model, "-o", plan, *QUICK, "--cache", "/dev/zero")  # it has no end, and no lines
+
+
+def check_full_disk(model, plan):
+    told = run("hypatiac", model, "-o", plan, *QUICK, "--cache", "/dev/full", code=1)[1]
+    assert "/dev/full: cannot write" in told, told
+
+
+def check_writers(model, plan, cache, line):
+    """One that writes waits until another has written its line."""
+    text = json.dumps(dict(line, device="abacus"))
+    with open(cache, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(text[:40])
+        file.flush()
+        command = [os.path.join(hyp.BIN, "hypatiac"), model, "-o", plan, "-q", *QUICK, "--cache", cache]
+        writer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        try:
+            writer.wait(1)  # is it as far as that? where it is not, there is nothing to wait for
+        except subprocess.TimeoutExpired:
+            pass
+        file.write(text[40:] + "\n")
+    told = writer.communicate()[1]
+    assert writer.returncode == 0, told
+    lines = lines_of(cache)
+    assert len(lines) > 1 and lines[0] == json.loads(text), lines
 
 
 def main():
@@ -141,6 +170,8 @@ def main():
         lines = check_remembering(model, twin, plan, cache)
         check_believing(model, plan, cache, lines)
         check_broken_lines(model, plan, cache, lines)
+        check_full_disk(model, plan)
+        check_writers(model, plan, cache, lines[0])
         assert "leave out one of" in run("hypatiac", model, "-o", plan, "--timed", "--no-rewrite", code=2)[1]
         assert "--tune-dim is for --tune" in run("hypatiac", model, "-o", plan, "--tune-dim", "batch=3", code=2)[1]
 
