@@ -24,6 +24,23 @@ static hyp_status is_present(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
+/* Weights, then as many biases. A layer that is there with its bias and without, as a sum is known, is no two layers. */
+static hyp_status are_mixed(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    (void)diag;
+    const size_t count = call->arg_count / 2;
+    size_t there = 0;
+    bool twice = false;
+    for (size_t i = 0; i < count; i++) {
+        const bool biased = fact(call, count + i)->kind == HYP_RW_TENSOR;
+        there += biased;
+        for (size_t k = 0; k < i && !twice; k++)
+            twice = call->args[i] == call->args[k] && biased != (fact(call, count + k)->kind == HYP_RW_TENSOR);
+    }
+    *out = there > 0 && there < count && !twice;
+    return HYP_OK;
+}
+
 static hyp_status is_same(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     (void)diag;
@@ -252,6 +269,8 @@ const hyp_rw_callback hyp_rw_conditions[] = {
     {"given", 1, is_given, NULL, "(given x): an input of the model", false},
     {"before", 2, is_before, NULL, "(before a b): one of (before a b), (before b a) and (same a b) holds", true},
     {"present", 1, is_present, NULL, "(present x): an optional input is there", true},
+    {"mixed", -1, are_mixed, NULL, "(mixed w... b...): of the biases b of the weights w some are there, and no weight has one and none",
+     false},
     {"same", 2, is_same, NULL, "(same a b): the same class; of literals: the same text", false},
     {"all-equal", -1, all_equal, NULL,
      "(all-equal c v [tol]): every element of the constant c is v, as its type rounds it or up to the tolerance",

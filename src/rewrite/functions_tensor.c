@@ -13,6 +13,21 @@ static hyp_status scalar(const hyp_call *call, hyp_class_id *out, hyp_diag *diag
     return hyp_rw_constant(call->user, &type, &element, hyp_dtype_size(type.dtype), out, diag);
 }
 
+static hyp_status or_zeros(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    enum { MOST = 1 << 20 }; /* a layer has thousands of rows */
+    const hyp_type *w = hyp_rw_type_arg(call, 1);
+    if (hyp_rw_type_arg(call, 0)) *out = call->args[0];
+    if (hyp_rw_type_arg(call, 0) || !w || w->rank == 0 || !hyp_dim_is_const(w->dims[0]) || w->dims[0] > MOST) return HYP_OK;
+    const hyp_type type = {.dtype = w->dtype, .rank = 1, .dims = {w->dims[0]}};
+    const size_t bytes = (size_t)w->dims[0] * hyp_dtype_size(w->dtype);
+    void *zeros = hyp_calloc(bytes + 1, 1); /* of every type */
+    hyp_status status =
+        zeros ? hyp_rw_constant(call->user, &type, zeros, bytes, out, diag) : hyp_fail_memory(diag, bytes);
+    hyp_free(zeros);
+    return status;
+}
+
 static hyp_status minus_plus(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
     enum { MOST = 1024 }; /* the width of a head is hundreds */
@@ -151,6 +166,7 @@ static hyp_status unsplit_flat(const hyp_call *call, hyp_class_id *out, hyp_diag
 
 const hyp_rw_callback hyp_rw_tensor_functions[] = {
     HYP_RW_FUNCTION("scalar", 2, scalar, "(scalar v x): the number v as a constant of x's element type"),
+    HYP_RW_FUNCTION("or-zeros", 2, or_zeros, "(or-zeros b w): the vector b where it is there, else N zeros, for w [N ...]"),
     HYP_RW_FUNCTION("minus-plus", 2, minus_plus,
       "(minus-plus x y): the constant vector -1 ... -1 1 ... 1 of the last sizes of x and y and of x's element type"),
     HYP_RW_FUNCTION("dims-tensor", 1, dims_tensor, "(dims-tensor x): the shape of x as a constant"),

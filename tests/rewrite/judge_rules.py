@@ -260,6 +260,8 @@ STEERING = {
     "merge-fused-linears or": "weights that rules made are not merged again: their number would grow without end",
     "merge-convs or": "weights that rules made are not merged again: their number would grow without end",
     "merge-convs-bias or": "weights that rules made are not merged again: their number would grow without end",
+    "merge-mixed-convs or": "weights that rules made are not merged again: their number would grow without end",
+    "mixed": "where all have biases, or none has, the other rules merge them",
     "joined": "weights that rules made are not merged again: their number would grow without end",
     "given": "a slice of an input costs nothing; what rules know of a computed value is not to be hidden",
     "before": "a pair is met once, not twice",
