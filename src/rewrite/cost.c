@@ -17,6 +17,7 @@ void hyp_rw_weigh_dispose(hyp_rw_weigh *weigh)
     hyp_vec_free(&weigh->input_const);
     hyp_vec_free(&weigh->outputs);
     hyp_free(weigh->parts_in_place);
+    hyp_free(weigh->parts_shown);
     hyp_free(weigh->joined);
     hyp_vec_free(&weigh->input_joined);
     hyp_constant_forms_dispose(&weigh->constants);
@@ -115,6 +116,8 @@ static hyp_status ask(hyp_rw_weigh *w, hyp_enode_id node, hyp_rw_node *n, hyp_co
     out->input_joined = w->input_joined.data;
     if (w->parts_in_place && c < w->bound)
         out->in_place = w->parts_in_place[c] < out->output_count ? w->parts_in_place[c] : out->output_count;
+    if (w->parts_shown && c < w->bound)
+        out->shown = w->parts_shown[c] < out->output_count ? w->parts_shown[c] : out->output_count;
     return HYP_OK;
 }
 
@@ -153,10 +156,10 @@ double hyp_rw_node_share(hyp_rw_weigh *w, hyp_enode_id node, hyp_cost_fn share)
 /* ---- graphs --------------------------------------------------------------------------------------- */
 
 static hyp_status add_node_cost(const hyp_graph *g, const hyp_node *n, const bool *constant, const bool *read,
-                                hyp_rw_weigh *w, double *cost, size_t *nodes)
+                                const bool *shown, hyp_rw_weigh *w, double *cost, size_t *nodes)
 {
     bool all = true;
-    uint32_t in_place = 0;
+    uint32_t in_place = 0, copied = 0;
     HYP_TRY(hyp_vec_reserve(&w->inputs, n->input_count + 1, w->diag));
     HYP_TRY(hyp_vec_reserve(&w->input_const, n->input_count + 1, w->diag));
     HYP_TRY(hyp_vec_reserve(&w->outputs, n->output_count + 1, w->diag));
@@ -169,6 +172,7 @@ static hyp_status add_node_cost(const hyp_graph *g, const hyp_node *n, const boo
     for (uint32_t i = 0; i < n->output_count; i++) {
         all = all && constant[n->outputs[i]];
         in_place += read[n->outputs[i]];
+        copied += shown[n->outputs[i]];
         w->outputs.data[i] = g->values.data[n->outputs[i]].type;
     }
     if (all) return HYP_OK;
@@ -180,6 +184,7 @@ static hyp_status add_node_cost(const hyp_graph *g, const hyp_node *n, const boo
                             .outputs = w->outputs.data,
                             .output_count = n->output_count,
                             .in_place = in_place,
+                            .shown = copied,
                             .dims = g->dims};
     *cost += w->cost(&query, w->user);
     if (!(hyp_op_get(n->op)->flags & HYP_OPF_VIEW)) ++*nodes;
@@ -190,14 +195,18 @@ hyp_status hyp_rw_graph_cost(const hyp_graph *g, const hyp_fold_budget *fold, hy
                              double *out_cost, size_t *out_nodes, hyp_diag *diag)
 {
     hyp_rw_weigh w = {.cost = cost, .user = user, .diag = diag};
-    bool *constant = hyp_calloc(2 * g->values.len + 1, sizeof *constant), *read = NULL;
-    hyp_status status = constant ? HYP_OK : hyp_fail_memory(diag, 2 * g->values.len);
+    bool *constant = hyp_calloc(3 * g->values.len + 1, sizeof *constant), *read = NULL, *shown = NULL;
+    hyp_status status = constant ? HYP_OK : hyp_fail_memory(diag, 3 * g->values.len);
     double sum = 0;
     size_t nodes = 0;
     if (status == HYP_OK) status = hyp_constants_find(g, fold, constant, diag);
-    if (status == HYP_OK) read = constant + g->values.len, hyp_rw_find_in_place_values(g, read);
+    if (status == HYP_OK) {
+        read = constant + g->values.len;
+        shown = read + g->values.len;
+        hyp_rw_find_in_place_values(g, read, shown);
+    }
     for (size_t i = 0; status == HYP_OK && i < g->nodes.len; i++)
-        status = add_node_cost(g, &g->nodes.data[i], constant, read, &w, &sum, &nodes);
+        status = add_node_cost(g, &g->nodes.data[i], constant, read, shown, &w, &sum, &nodes);
     hyp_free(constant);
     hyp_rw_weigh_dispose(&w);
     *out_cost = sum;

@@ -266,8 +266,9 @@ typedef struct hyp_rw_weigh {
     HYP_VEC(bool) input_const;
     HYP_VEC(hyp_type) outputs;
     hyp_constant_forms constants;
-    size_t bound; /* of classes that the two below know: questions about a finished phase may have added others */
+    size_t bound; /* of classes that those below know: questions about a finished phase may have added others */
     uint32_t *parts_in_place; /* by class of what may be read in place: of how many results that holds; NULL = none */
+    uint32_t *parts_shown;    /* by class of a split or slice: how many results are outputs of the graph; NULL = none */
     bool *joined;             /* by class: an elementwise operator gives it, and another one reads it; NULL = not asked */
     HYP_VEC(bool) input_joined; /* of the question being asked */
 } hyp_rw_weigh;
@@ -288,11 +289,12 @@ void hyp_constant_forms_dispose(hyp_constant_forms *forms);
 
 /* ---- in_place.c ---------------------------------------------------------------------------------- */
 
-/* Fills weigh->parts_in_place for the e-graph as it is; without it every split, slice and transposition costs its copies. */
+/* Fills weigh->parts_in_place and parts_shown for the e-graph as it is; without them every split, slice and transposition costs
+ * its copies where it has any. */
 HYP_NODISCARD hyp_status hyp_rw_find_in_place(hyp_rw_weigh *weigh);
 /* Sets read[v], by value of a graph, for what attention, a concat, a transposition or, as its weight, a layer reads in
- * place. */
-void hyp_rw_find_in_place_values(const hyp_graph *g, bool *read);
+ * place, and shown[v] for outputs, also past views. */
+void hyp_rw_find_in_place_values(const hyp_graph *g, bool *read, bool *shown);
 
 /* ---- groups.c ------------------------------------------------------------------------------------ */
 

@@ -450,7 +450,7 @@ static hyp_status choose_whole(hyp_rw_job *j, const origin *from, hyp_graph *out
     return replace(j, graphs[best], out);
 }
 
-/* Never worse than what came in: a search that was cut short may be, and where steps run side by side one by sums. */
+/* Never worse than what came in: a search that was cut short may be, and one by sums, which know less than the plan. */
 static hyp_status keep_what_came(hyp_rw_job *j, const origin *from, hyp_graph *out)
 {
     hyp_rewrite_report *report = j->report;
@@ -460,7 +460,7 @@ static hyp_status keep_what_came(hyp_rw_job *j, const origin *from, hyp_graph *o
         report->nodes_after = from->normal_nodes;
         HYP_TRY(replace(j, from->normal, out));
     }
-    if (!j->options->price || j->options->streams < 2 || from->price.no_plan) return HYP_OK;
+    if (!j->options->price || from->price.no_plan) return HYP_OK;
     if (hyp_rewrite_rank(&from->price) >= hyp_rewrite_rank(&j->price) * (1 - TELLS)) return HYP_OK;
     j->price = from->price;
     report->nodes_after = report->nodes_before;

@@ -26,6 +26,7 @@ typedef struct hyp_cost_query {
     uint32_t output_count;
     uint32_t in_place; /* of a split, a slice or the transposition of a matrix: how many results are read where they lie, if
                           the device lets it */
+    uint32_t shown; /* of a split or slice: how many results are outputs of the graph, which are copies wherever they lie */
     bool joined;   /* of an elementwise operator: a reader's kernel computes it, so that its result is not written */
     const bool *input_joined; /* and so is this input, which is not read then; NULL = none is */
     hyp_dims *dims;

@@ -349,6 +349,14 @@ static bool is_windows(const hyp_cost_query *q)
     return q->output_count > 0;
 }
 
+/* What parts cost that lie in a whole: nothing, but for outputs, each of which is copied. */
+static double views_of_parts(const hyp_price *a)
+{
+    const hyp_cost_query *q = a->q;
+    double bytes = q->shown ? hyp_price_outputs(a) * q->shown / q->output_count : 0;
+    return q->shown ? hyp_price_pass(a, 0, 2 * bytes, 0) + (q->shown - 1) * a->device->launch_seconds : VIEW_SECONDS;
+}
+
 /* Are they some channels of images, which lie in one piece but not as a device's kernels of images have them? */
 static bool cuts_channels(const hyp_cost_query *q)
 {
@@ -392,14 +400,14 @@ double hyp_price_kernel(const hyp_price *a)
     const hyp_device_profile *device = a->device;
     uint32_t flags = hyp_op_get(q->op)->flags;
     if (flags & HYP_OPF_VIEW) return VIEW_SECONDS;
-    if (is_windows(q) && (device->images_read_parts || !cuts_channels(q))) return VIEW_SECONDS;
+    if (is_windows(q) && (device->images_read_parts || !cuts_channels(q))) return views_of_parts(a);
     if ((flags & HYP_OPF_CALL) && !device->kernel_calls[q->op]) return HYP_COST_UNSUPPORTED;
     if (q->op == HYP_OP_linear_gradient && device->sums_in_products <= 0) return HYP_COST_UNSUPPORTED;
     if ((q->op == HYP_OP_attention || q->op == HYP_OP_attention_gradient) && !hyp_price_has_attention(a))
         return HYP_COST_UNSUPPORTED;
     bool cuts = cuts_out(q) && device->attention_reads_parts;
     bool turns = q->op == HYP_OP_transpose && q->attrs[0].count == 2; /* a layer's weight */
-    if (q->in_place > 0 && q->in_place == q->output_count && (cuts || turns)) return VIEW_SECONDS;
+    if (q->in_place > 0 && q->in_place == q->output_count && (cuts || turns)) return views_of_parts(a);
     if (is_windows(q) && cuts_channels(q)) return turned_parts(a);
     switch (q->op) {
     case HYP_OP_attention: return hyp_price_attention(a);
