@@ -81,7 +81,7 @@ enum {
 
 static const cli_option options[] = {
     [OPT_OUTPUT] = {"output", 'o', "FILE", "the plan to write"},
-    [OPT_TARGET] = {"target", 0, "cpu|cuda", "device to compile for (cpu); no GPU is needed for cuda. Its costs: cpu:avx2, :avx512, :native, cuda:h100, ..."},
+    [OPT_TARGET] = {"target", 0, "cpu|cuda", "device to compile for (cpu); no GPU is needed for cuda. Its costs: cpu:avx2, :avx512, :native, cuda:h100, :native, ..."},
     [OPT_PRECISION] = {"precision", 0, "fp32|tf32|bf16|fp16|fp8", "fp32 is strict, and the default; fp8 needs --samples"},
     [OPT_PROFILE] = {"profile", 0, "FILE", "device profile for the cost model, in place of the target's"},
     [OPT_DIM] = {"dim", 0, "NAME=SIZE", "fix a symbolic dimension: batch=32"},
@@ -192,6 +192,7 @@ static bool read_option(request *r, const cli_args *args, int option, const char
     bool node_next = r->node_next, set_next = r->set_next;
     r->set_next = option == OPT_COMPARE;
     r->node_next = option == OPT_WHY_NOT;
+    if (option == OPT_TARGET && !(value = measure_target(value, args->tool))) return false;
     if (option >= OPT_TARGET && option <= OPT_FOLD_FLOPS) record(r, option, value);
     if (option >= OPT_IMPORT && option < OPT_IMPORT + IMPORT_OPTIONS)
         return import_read_option(&r->import, c, args, option - OPT_IMPORT, value);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hypatia/nn.h"
 #include "tempfile.h"
 
 static bool is_normal(const char *ruleset)
@@ -37,4 +38,27 @@ int measure_open(session *s, const char *model, const hyp_compile_options *compi
     if (code == CLI_OK) code = measure_open_plan(s, &where, args);
     tempfile_close(&plan);
     return code;
+}
+
+const char *measure_target(const char *target, const char *tool)
+{
+    static const struct {
+        const char *of_name, *target;
+    } known[] = {{"H200", "cuda:h200"}, {"H100", "cuda:h100"}};
+    if (strcmp(target, "cuda:native") != 0) return target;
+    const hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CUDA};
+    hyp_nn *gpu;
+    hyp_diag diag = {0};
+    if (hyp_nn_create(&options, NULL, &gpu, &diag) != HYP_OK) {
+        cli_error(tool, "--target cuda:native: %s", diag.message);
+        return NULL;
+    }
+    const char *found = NULL, *name = hyp_nn_device_name(gpu);
+    for (size_t i = 0; i < sizeof known / sizeof *known && !found; i++)
+        if (strstr(name, known[i].of_name)) found = known[i].target;
+    if (!found)
+        cli_error(tool, "--target cuda:native: no costs of '%s' are built in; --calibrate measures them for --profile, "
+                        "--target cuda counts with those of an H200", name);
+    hyp_nn_destroy(gpu);
+    return found;
 }

@@ -23,6 +23,9 @@ int normal_rules(const hyp_compile_options *options, cli_list *out, const char *
 int measure_open(session *s, const char *model, const hyp_compile_options *compile, const measure_options *o,
                  const cli_args *args);
 
+/* The target; of "cuda:native" the one whose costs are of the GPU here, as "cuda:h100". NULL after a message: there is none. */
+const char *measure_target(const char *target, const char *tool);
+
 /* calibrate.c: measures kernels of the CPU here and writes a profile to `path` ("-": standard output). */
 int calibrate(const char *path, const measure_options *o, const cli_args *args);
 

@@ -167,6 +167,18 @@ def check_without_gpu(folder, model, plan, cache):
     assert "without it a plan is made for any" in run("hypatiac", model, "--target", "cuda", "-o", made, "--timed", code=1, env=none)[1]
     assert open(plan, "rb").read() == before
     run("hypatia", "run", made, "-i", "x=random:1")
+    assert "no NVIDIA GPU" in run("hypatiac", model, "--target", "cuda:native", "-o", made, code=2, env=none)[1]
+
+
+def check_native_target(model, plan):
+    """--target cuda:native is the machine that the GPU here is."""
+    def compiled(target, name, code=0):
+        told = run("hypatiac", model, "--target", target, "-o", plan, "-q", code=code, env={"HYPATIA_EMULATOR_NAME": name})[1]
+        return told if code else open(plan, "rb").read()
+    h100, h200 = compiled("cuda:h100", "none"), compiled("cuda:h200", "none")
+    assert h100 != h200
+    assert compiled("cuda:native", "NVIDIA H100 80GB HBM3") == h100 and compiled("cuda:native", "NVIDIA H200") == h200
+    assert "no costs of 'NVIDIA L4" in compiled("cuda:native", "NVIDIA L4", code=2)
 
 
 def write_chain(path):
@@ -294,6 +306,7 @@ def main():
         check_other_devices(plan, tuned, cache)
         check_compiling(folder, model, cache)
         check_without_gpu(folder, model, plan, cache)
+        check_native_target(model, os.path.join(folder, "native.bin"))
         check_kernels(folder)
         check_cpu(folder)
     print("passed")

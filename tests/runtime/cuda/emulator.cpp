@@ -258,7 +258,8 @@ DRIVER cuDeviceGetCount(int *count)
 DRIVER cuDeviceGet(CUdevice *device, int index) { return *device = index, CUDA_SUCCESS; }
 DRIVER cuDeviceGetName(char *name, int size, CUdevice)
 {
-    snprintf(name, (size_t)size, "emulator");
+    const char *other = getenv("HYPATIA_EMULATOR_NAME");
+    snprintf(name, (size_t)size, "%s", other ? other : "emulator");
     return CUDA_SUCCESS;
 }
 DRIVER cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice)
