@@ -8,7 +8,7 @@
 
 Every network (bench/table_networks.py) is compiled as it is (hypatiac --no-rewrite), in normal form (idioms and layers,
 nothing fused), rewritten, and rewritten and tuned. All four run in turns with onnxruntime and OpenVINO, so that a busy machine
-hits all; a column whose library is missing is left out, which is said. A time is the least of the rounds' first deciles, since what
+hits all; OpenVINO's columns are left out where it is missing, which is said. A time is the least of the rounds' first deciles, since what
 else runs on a machine only adds; a gain is the time as it is over the time of this form. Beside them: the plan's steps, the seconds that
 rewriting took to search, the speedups and the seconds that were published for Tensat and TASO (on a GPU of 2020), what the machine
 needs at least for the weights and the operations, and the largest difference to onnxruntime, relative to the largest number
@@ -57,6 +57,8 @@ def run_tool(args, name, *rest, limit=None, **more):
         done = subprocess.run([os.path.join(args.bin, name), *rest], capture_output=True, text=True, timeout=limit, **more)
     except subprocess.TimeoutExpired:
         raise TooLong from None
+    except FileNotFoundError:
+        sys.exit(f"{os.path.join(args.bin, name)} is not there: build it (cmake --preset release, as README.md says), or name its folder by --bin")
     if done.returncode:
         raise RuntimeError(f"{name} {' '.join(rest)}:\n{done.stderr}")
     return done.stdout
@@ -262,7 +264,10 @@ def find_models(args, folder):
 
 
 def run_cpu(args):
-    import onnxruntime
+    try:
+        import onnxruntime
+    except ImportError as failure:
+        sys.exit(f"onnxruntime is needed, as results are compared with its own: {failure}")
     from models import make_inputs
     openvino, results = load_openvino(), []
     args.normal_rules, args.rows = normal_rules(args), {threads: [] for threads in args.threads}
