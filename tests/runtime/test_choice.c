@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "runtime/core/choice.h"
+#include "runtime/core/tuner.h"
 #include "runtime/support.h"
 
 static hyp_choice three(const char *key)
@@ -123,6 +124,24 @@ static void a_larger_size_is_borrowed_up_to_a_limit(void **state)
     hyp_tuning_dispose(&known);
 }
 
+static void one_wins_by_more_than_noise(void **state)
+{
+    (void)state;
+    enum { TURNS = 10 };
+    double first[TURNS], other[TURNS];
+    for (int i = 0; i < TURNS; i++) other[i] = 0.9 * (first[i] = 1 + 0.5 * (i % 3)); /* whatever else runs, in every turn */
+    assert_true(hyp_tuner_wins(other, first, TURNS, 0.98));
+    assert_false(hyp_tuner_wins(first, other, TURNS, 0.98));
+    assert_false(hyp_tuner_wins(other, first, TURNS, 0.89)); /* not by so much */
+    other[0] = other[5] = 9;                                 /* interrupted twice in ten turns */
+    assert_true(hyp_tuner_wins(other, first, TURNS, 0.98));
+    other[7] = 9; /* three times: it may be chance */
+    assert_false(hyp_tuner_wins(other, first, TURNS, 0.98));
+    for (int i = 0; i < TURNS; i++) other[i] = i % 2 ? first[i] / 2 : first[i] * 1.01; /* the lesser mean and median, by luck */
+    assert_false(hyp_tuner_wins(other, first, TURNS, 0.98));
+    assert_false(hyp_tuner_wins(first, first, TURNS, 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -133,6 +152,7 @@ int main(void)
         cmocka_unit_test(what_tuning_found_wins),
         cmocka_unit_test(what_cannot_or_is_unknown_is_not_taken),
         cmocka_unit_test(a_larger_size_is_borrowed_up_to_a_limit),
+        cmocka_unit_test(one_wins_by_more_than_noise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,6 +24,17 @@ double hyp_tuner_median(double *samples, size_t count)
     return samples[count / 2];
 }
 
+/* By the median of the ratios of a turn, which what lasts longer than a turn leaves alone: as many lie below it as above. */
+bool hyp_tuner_wins(const double *samples, const double *others, size_t turns, double most)
+{
+    size_t faster = 0, enough = 0;
+    for (size_t i = 0; i < turns; i++) {
+        faster += samples[i] < others[i];
+        enough += samples[i] < most * others[i];
+    }
+    return 5 * faster >= 4 * turns && 2 * enough > turns;
+}
+
 double hyp_tuner_tolerance(hyp_dtype dtype)
 {
     return dtype == HYP_F64 ? 1e-12 : dtype == HYP_F16 ? 4e-3 : dtype == HYP_BF16 ? 3e-2 : 3e-5;
@@ -109,10 +120,11 @@ static hyp_status recall(hyp_tuner *t, const hyp_tuner_job *j, bool *out_known, 
 /* Steps are faster alone than in the company of others: where runs gain nothing, what was found is not used. */
 static hyp_status check_runs(hyp_tuner *t, hyp_diag *diag)
 {
+    bool faster = true;
     if (t->report.replaced == 0) return HYP_OK;
-    HYP_TRY(t->race_runs(t, diag));
+    HYP_TRY(t->race_runs(t, &faster, diag));
     bool timed = t->report.untuned_run_seconds > 0;
-    if (!timed || t->report.run_seconds < t->report.untuned_run_seconds) return HYP_OK;
+    if (!timed || faster) return HYP_OK;
     t->report.replaced = 0;
     for (size_t i = 0; i < t->firsts.products.len; i++)
         HYP_TRY(hyp_tuning_set(t->known, t->firsts.products.data[i], diag));

@@ -20,8 +20,8 @@ struct hyp_tuner {
     const hyp_tune_options *options;
     /* Measures a job until about `deadline` and tells hyp_tuner_decide, or not if nothing can be compared. */
     hyp_status (*measure)(hyp_tuner *t, const hyp_tuner_job *job, double deadline, hyp_diag *diag);
-    /* Times whole runs with and without what was found, in turns, into the report. */
-    hyp_status (*race_runs)(hyp_tuner *t, hyp_diag *diag);
+    /* Times whole runs with and without what was found, in turns, into the report, and says whether those with it are faster. */
+    hyp_status (*race_runs)(hyp_tuner *t, bool *out_faster, hyp_diag *diag);
     /* The tuner's own, zero in the beginning. */
     double end; /* by the clock */
     HYP_VEC(hyp_tuner_job) jobs;
@@ -46,6 +46,9 @@ HYP_NODISCARD hyp_status hyp_tuner_decide(hyp_tuner *t, const hyp_choice *c, siz
 size_t hyp_tuner_fastest(const hyp_choice *c, size_t base, const double *seconds);
 HYP_NODISCARD hyp_status hyp_tuner_keep(hyp_tuner *t, const hyp_choice *c, size_t best, size_t first,
                                         const double *seconds, hyp_diag *diag);
+/* Whether one alternative is faster than another by more than what else runs beside makes of it: samples were taken in turns, and it
+ * is faster in four of five of these turns at least, and at the median turn takes less than `most` times as long. */
+bool hyp_tuner_wins(const double *samples, const double *others, size_t turns, double most);
 /* The median of some times, which are sorted. */
 double hyp_tuner_median(double *samples, size_t count);
 /* Whether results are the same but for rounding: |a - b| <= tolerance (|b| + the root of the mean square of b). */

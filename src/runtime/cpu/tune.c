@@ -10,14 +10,18 @@
 #endif
 
 enum {
-    ROUNDS = 15,         /* of measuring every alternative once, at most; 3 also where no time is left */
-    RUN_ROUNDS = 31,     /* of whole runs */
+    ROUNDS = 31,         /* of measuring every alternative once, at most; FEWEST also where no time is left */
+    RUN_ROUNDS = 201,    /* of whole runs, at most */
+    FEWEST = 5,
     MOST_REPEATS = 64,   /* in a sample */
     CACHED = 1 << 20,    /* bytes of weights that a run finds in the cache again */
     FLUSHED = 64 << 20,  /* at most so many bytes are read to empty it */
     SLOWER = 50          /* times slower than what is taken: not measured again after the first run */
 };
 static const double sample_seconds = 20e-6; /* about so long at least, so that the clock does not count */
+static const double race_seconds = 0.3;     /* that whole runs are timed for, longer than what else runs has the processor at a time */
+/* What another than the predicted alternative is to take at most, over what that takes; and runs of all that were found. */
+static const double worth = 0.98, runs_worth = 0.995;
 
 typedef struct cpu_tuner {
     hyp_tuner common; /* first */
@@ -146,9 +150,11 @@ static hyp_status race(trial *r, double deadline, hyp_diag *diag)
     r->repeats = repeats < 1 ? 1 : repeats < MOST_REPEATS ? (int)repeats : MOST_REPEATS;
     for (size_t i = 0; i < r->choice.count; i++)
         if (r->seconds[i] > SLOWER * r->seconds[first]) r->seconds[i] = INFINITY;
-    for (; rounds < ROUNDS && (rounds < 3 || hyp_clock_seconds() < deadline); rounds++)
+    for (; rounds < ROUNDS && (rounds < FEWEST || hyp_clock_seconds() < deadline); rounds++)
         for (size_t i = 0; i < r->choice.count; i++)
             if (isfinite(r->seconds[i])) HYP_TRY(sample(r, i, &r->samples[i][rounds], diag));
+    for (size_t i = 0; i < r->choice.count; i++) /* before samples are sorted */
+        if (i != first && !hyp_tuner_wins(r->samples[i], r->samples[first], rounds, worth)) r->seconds[i] = INFINITY;
     for (size_t i = 0; i < r->choice.count; i++)
         if (isfinite(r->seconds[i])) r->seconds[i] = hyp_tuner_median(r->samples[i], rounds);
     return hyp_tuner_decide(&r->tuner->common, &r->choice, first, r->seconds, diag);
@@ -197,35 +203,45 @@ static hyp_status measure(hyp_tuner *common, const hyp_tuner_job *job, double de
 
 /* ---- whole runs ---------------------------------------------------------------------------------------------- */
 
-static hyp_status time_run(const cpu_tuner *t, const hyp_cpu_prepared *p, double *out_seconds, hyp_diag *diag)
+/* Seconds of a run, of so many one after the other. */
+static hyp_status time_run(const cpu_tuner *t, const hyp_cpu_prepared *p, int64_t repeats, double *out_seconds,
+                           hyp_diag *diag)
 {
     double start = hyp_clock_seconds();
-    for (size_t i = 0; i < t->session->model->plan->program->n_steps; i++)
-        HYP_TRY(hyp_cpu_run_op(t->session, t->values, &p->ops[i], NULL, diag));
-    *out_seconds = hyp_clock_seconds() - start;
+    for (int64_t r = 0; r < repeats; r++)
+        for (size_t i = 0; i < t->session->model->plan->program->n_steps; i++)
+            HYP_TRY(hyp_cpu_run_op(t->session, t->values, &p->ops[i], NULL, diag));
+    *out_seconds = (hyp_clock_seconds() - start) / (double)repeats;
     return HYP_OK;
 }
 
 static hyp_status race_two(const cpu_tuner *t, const hyp_cpu_prepared *const both[2], double out_seconds[2],
-                           hyp_diag *diag)
+                           bool *out_faster, hyp_diag *diag)
 {
-    double samples[2][RUN_ROUNDS];
+    double samples[2][RUN_ROUNDS], begin = hyp_clock_seconds(), now = begin;
+    int64_t repeats = 1;
     size_t rounds = 0;
-    for (int i = 0; i < 2; i++) HYP_TRY(time_run(t, both[i], &out_seconds[i], diag)); /* warm */
-    for (; rounds < RUN_ROUNDS && (rounds < 3 || hyp_clock_seconds() < t->common.end); rounds++)
-        for (int i = 0; i < 2; i++) HYP_TRY(time_run(t, both[i], &samples[i][rounds], diag));
+    for (int i = 0; i < 2; i++) HYP_TRY(time_run(t, both[i], 1, &out_seconds[i], diag)); /* warm */
+    double turn = out_seconds[0] + out_seconds[1];
+    if (turn > 0 && RUN_ROUNDS * turn < race_seconds) repeats = (int64_t)(race_seconds / (RUN_ROUNDS * turn)) + 1;
+    if (repeats > MOST_REPEATS) repeats = MOST_REPEATS;
+    for (; rounds < RUN_ROUNDS; rounds++, now = hyp_clock_seconds()) {
+        if (rounds >= FEWEST && (now > t->common.end || now > begin + 2 * race_seconds)) break;
+        for (int i = 0; i < 2; i++) HYP_TRY(time_run(t, both[i], repeats, &samples[i][rounds], diag));
+    }
+    *out_faster = hyp_tuner_wins(samples[1], samples[0], rounds, runs_worth);
     for (int i = 0; i < 2; i++) out_seconds[i] = hyp_tuner_median(samples[i], rounds);
     return HYP_OK;
 }
 
-static hyp_status race_runs(hyp_tuner *common, hyp_diag *diag)
+static hyp_status race_runs(hyp_tuner *common, bool *out_faster, hyp_diag *diag)
 {
     const cpu_tuner *t = (const cpu_tuner *)common;
     hyp_cpu_prepared *tuned;
     double seconds[2];
     HYP_TRY(hyp_cpu_prepare(t->session, t->values, common->known, &tuned, diag));
     const hyp_cpu_prepared *const both[] = {t->prepared, tuned};
-    hyp_status status = race_two(t, both, seconds, diag);
+    hyp_status status = race_two(t, both, seconds, out_faster, diag);
     hyp_cpu_release(t->session, tuned);
     if (status != HYP_OK) return status;
     common->report.untuned_run_seconds = seconds[0];

@@ -295,7 +295,7 @@ static hyp_status race(tuner *t, hyp_cuda_prepared *const *ways, size_t count, d
     return status;
 }
 
-static hyp_status race_runs(hyp_tuner *common, hyp_diag *diag)
+static hyp_status race_runs(hyp_tuner *common, bool *out_faster, hyp_diag *diag)
 {
     tuner *t = (tuner *)common;
     void *untuned = NULL, *tuned = NULL;
@@ -307,6 +307,7 @@ static hyp_status race_runs(hyp_tuner *common, hyp_diag *diag)
     if (status == HYP_OK) status = race(t, (hyp_cuda_prepared *[]){untuned, tuned}, 2, t->common.end, seconds);
     t->common.report.untuned_run_seconds = seconds[0];
     t->common.report.run_seconds = seconds[1];
+    *out_faster = seconds[1] < seconds[0];
     if (untuned) hyp_cuda_release(t->session, untuned);
     if (tuned) hyp_cuda_release(t->session, tuned);
     return status;
