@@ -62,24 +62,28 @@ if(HYPATIA_NVCC)
             COMMENT "Compiling CUDA kernels: ${name}" VERBATIM)
     endforeach()
 
-    # What generated kernels share, as one text, which the binary carries too: without comments, and with a short name for
-    # what every function begins with.
-    set(device_text "#define F __device__ __forceinline__\n")
-    foreach(file ${PROJECT_SOURCE_DIR}/src/base/elementwise.h ${cuda_dir}/kernels/instructions.h
-            ${cuda_dir}/kernels/own_floats.cuh ${cuda_dir}/kernels/scalar.cuh ${cuda_dir}/kernels/pointwise.cuh
-            ${cuda_dir}/kernels/pieces.cuh)
-        set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
-        file(READ ${file} text)
-        string(REGEX REPLACE "//[^\n]*|/\\*([^*]|\\*+[^*/])*\\*+/" "" text "${text}")
-        string(REGEX REPLACE "\n[ \n]+" "\n" text "${text}")
-        string(REPLACE "__device__ __forceinline__" "F" text "${text}")
-        string(APPEND device_text "${text}")
-    endforeach()
-    file(GENERATE OUTPUT ${images}/device_text.cuh CONTENT "${device_text}")
+    # What generated kernels share, as a text, which the binary carries too: without comments, and with a short name for
+    # what every function begins with. Another one has what those need that do a layer, too.
+    function(carry_text name text)
+        foreach(file ${ARGN})
+            set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+            file(READ ${file} read)
+            string(REGEX REPLACE "//[^\n]*|/\\*([^*]|\\*+[^*/])*\\*+/" "" read "${read}")
+            string(REGEX REPLACE "\n[ \n]+" "\n" read "${read}")
+            string(REPLACE "__device__ __forceinline__" "F" read "${read}")
+            string(APPEND text "${read}")
+        endforeach()
+        file(GENERATE OUTPUT ${images}/${name} CONTENT "${text}")
+    endfunction()
+    carry_text(device_text.cuh "#define F __device__ __forceinline__\n" ${PROJECT_SOURCE_DIR}/src/base/elementwise.h
+        ${cuda_dir}/kernels/instructions.h ${cuda_dir}/kernels/own_floats.cuh ${cuda_dir}/kernels/scalar.cuh
+        ${cuda_dir}/kernels/pointwise.cuh ${cuda_dir}/kernels/pieces.cuh)
+    carry_text(layer_text.cuh "" ${cuda_dir}/kernels/layer_args.h ${cuda_dir}/kernels/barriers.cuh
+        ${cuda_dir}/kernels/few_rows.cuh)
 
     file(GLOB host_sources CONFIGURE_DEPENDS ${cuda_dir}/*/*.c)
     enable_language(ASM)
-    set(HYP_CUDA_FILES image.fatbin few_rows.fatbin attention.fatbin device_text.cuh)
+    set(HYP_CUDA_FILES image.fatbin few_rows.fatbin attention.fatbin device_text.cuh layer_text.cuh)
     target_sources(hyp_runtime PRIVATE ${images}/image.fatbin ${images}/few_rows.fatbin ${images}/attention.fatbin
         ${host_sources} cuda/driver/images.S)
     list(TRANSFORM HYP_CUDA_FILES PREPEND ${images}/)

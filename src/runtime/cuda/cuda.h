@@ -209,6 +209,9 @@ typedef struct hyp_cuda_grid {
 uint32_t hyp_cuda_blocks(const hyp_cuda_device *device, int64_t items, int64_t per_block);
 /* Loads a kernel that the driver has put off. */
 HYP_NODISCARD hyp_status hyp_cuda_load_kernel(const hyp_cuda_device *device, hyp_cuda_kernel kernel, hyp_diag *diag);
+/* device.c: lets a kernel have all the shared memory that a block may have. */
+HYP_NODISCARD hyp_status hyp_cuda_allow_shared(const hyp_cuda_device *device, CUfunction function, const char *name,
+                                               hyp_diag *diag);
 /* Blocks and threads of a kernel whose threads do an item each, in so small blocks that few items are on all multiprocessors. */
 void hyp_cuda_spread(const hyp_cuda_device *device, int64_t items, hyp_cuda_grid *grid);
 /* Launches on the session's stream; args is the kernel's one argument. */

@@ -10,6 +10,8 @@
 #define __forceinline__ inline
 #define __noinline__
 #define __launch_bounds__(...)
+#define __grid_constant__
+#define __shared__
 
 struct uint2 {
     uint32_t x, y;
@@ -21,10 +23,27 @@ static uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
 static uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
 static void *__cvta_global_to_generic(size_t at) { return (void *)at; }
 template <typename T> static void __stwb(T *to, T value) { *to = value; }
-static struct {
-    unsigned x;
-} blockIdx, threadIdx, blockDim;
 static const generated_halves *halves;
+struct emulated_index {
+    unsigned x;
+};
+#define blockIdx (*(const emulated_index *)halves->block)
+#define threadIdx (*(const emulated_index *)halves->thread)
+#define blockDim (*(const emulated_index *)halves->threads)
+// Of the block that runs.
+alignas(16) __attribute__((visibility("hidden"))) double shared[(128 << 10) / sizeof(double)];
+static void __syncthreads() { halves->sync_block(); }
+static void __syncwarp() { halves->sync_warp(); }
+static float __shfl_xor_sync(unsigned, float v, int mask) { return halves->shuffle_xor(v, mask); }
+static void barrier_init(uint64_t *barrier, uint32_t arrivals) { halves->barrier_init(barrier, arrivals); }
+static void barriers_ready() {}
+static void barrier_arrive(uint64_t *barrier) { halves->barrier_arrive(barrier); }
+static void barrier_expect(uint64_t *barrier, uint32_t bytes) { halves->barrier_expect(barrier, bytes); }
+static void barrier_wait(uint64_t *barrier, uint32_t phase) { halves->barrier_wait(barrier, phase); }
+static void copy_bulk(void *to, const void *from, uint32_t bytes, uint64_t *barrier)
+{
+    halves->copy_bulk(to, from, bytes, barrier);
+}
 
 static float __uint_as_float(uint32_t u);
 static float from_bfloat(uint16_t bits) { return __uint_as_float((uint32_t)bits << 16); }

@@ -1,4 +1,5 @@
 // emulator_halves.hpp - what the emulator gives to generated kernels, which it compiles without the headers of a toolkit.
+#include <cstddef>
 #include <cstdint>
 
 struct generated_halves {
@@ -10,7 +11,17 @@ struct generated_halves {
     float (*from_byte)(uint8_t code);
     uint8_t (*byte_of_float)(float v);
     uint8_t (*byte_of_double)(double v);
+    // Which thread runs, and what threads of a block do together.
+    const unsigned *block, *thread, *threads;
+    void (*sync_block)();
+    void (*sync_warp)();
+    float (*shuffle_xor)(float v, int mask);
+    void (*barrier_init)(uint64_t *barrier, uint32_t arrivals);
+    void (*barrier_arrive)(uint64_t *barrier);
+    void (*barrier_expect)(uint64_t *barrier, uint32_t bytes);
+    void (*barrier_wait)(uint64_t *barrier, uint32_t phase);
+    void (*copy_bulk)(void *to, const void *from, uint32_t bytes, uint64_t *barrier);
 };
 
-// A generated kernel: all threads of a launch, one after the other.
-typedef void generated_kernel(const void *args, const generated_halves *halves, unsigned blocks, unsigned threads);
+// A thread of a generated kernel.
+typedef void generated_kernel(const void *args, const generated_halves *halves);

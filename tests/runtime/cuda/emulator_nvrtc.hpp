@@ -14,7 +14,10 @@ static const generated_halves halves = {
     [](uint16_t bits) { return from_half(bits); }, [](float v) { return half_bits(v); },
     [](double v) { return half_bits(v); }, [](float v) { return bfloat_bits(v); },
     [](double v) { return bfloat_bits(v); }, [](uint8_t code) { return from_byte(code); },
-    [](float v) { return to_byte(v); }, [](double v) { return to_byte(v); }};
+    [](float v) { return to_byte(v); }, [](double v) { return to_byte(v); },
+    &blockIdx.x, &threadIdx.x, &blockDim.x, [] { __syncthreads(); }, [] { __syncwarp(); },
+    [](float v, int mask) { return __shfl_xor_sync(0, v, mask); }, barrier_init, barrier_arrive, barrier_expect, barrier_wait,
+    copy_bulk};
 
 // ---- loading ----------------------------------------------------------------------------------------------
 
@@ -53,7 +56,8 @@ static CUresult find_generated(CUfunction *function, generated_module *module, c
     const size_t *args = (const size_t *)dlsym(module->handle, (std::string("emulator_args_") + name).c_str());
     if (!run || !args) return CUDA_ERROR_NOT_FOUND;
     std::lock_guard<std::mutex> hold(lock);
-    auto at = module->kernels.emplace(name, entry{nullptr, *args, false, nullptr, run}).first;
+    bool barriers = strncmp(name, "cell_", 5) == 0;
+    auto at = module->kernels.emplace(name, entry{nullptr, *args, barriers, nullptr, run}).first;
     at->second.name = at->first.c_str();
     return *function = (CUfunction)&at->second, CUDA_SUCCESS;
 }
@@ -66,8 +70,9 @@ static void unload_generated(CUmodule module)
 }
 
 // For the tests: how many modules of generated kernels there are, how many programs were compiled, and how many kernels
-// for a single size and for any ran.
-static std::atomic<int> compiled, generated_runs, sized_runs;
+// for a single size and for any ran, and of the latter such as do a layer, too.
+static std::atomic<int> compiled, generated_runs, sized_runs, cell_runs;
+extern "C" __attribute__((visibility("default"))) int emulator_cell_runs(void) { return cell_runs; }
 extern "C" __attribute__((visibility("default"))) int emulator_generated_runs(void) { return generated_runs; }
 extern "C" __attribute__((visibility("default"))) int emulator_sized_runs(void) { return sized_runs; }
 extern "C" __attribute__((visibility("default"))) int emulator_modules(void)
@@ -111,16 +116,13 @@ NVRTC(int) nvrtcCompileProgram(nvrtc_program *p, int count, const char *const *o
     std::lock_guard<std::mutex> hold(lock);
     if (known.count(p->source)) return p->image = known[p->source], NVRTC_SUCCESS;
     std::string text = "#include \"emulator_generated.hpp\"\n" + p->source;
-    const std::regex kernel("__launch_bounds__\\([0-9]+\\)\n(\\w+)\\(const (\\w+) ");
+    const std::regex kernel("__launch_bounds__\\([0-9]+\\)\n(\\w+)\\(const (?:__grid_constant__ )?(\\w+) ");
     for (std::sregex_iterator at(p->source.begin(), p->source.end(), kernel), end; at != end; ++at) {
         const std::string name = (*at)[1], args = (*at)[2];
         text += "extern \"C\" {\nextern const size_t emulator_args_" + name + " = sizeof(" + args +
                 ");\nvoid emulator_run_" + name +
-                "(const void *args, const generated_halves *given, unsigned blocks, unsigned threads)\n{\n"
-                "    halves = given;\n    blockDim.x = threads;\n"
-                "    for (blockIdx.x = 0; blockIdx.x < blocks; blockIdx.x++)\n"
-                "        for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++) " +
-                name + "(*(const " + args + " *)args);\n}\n}\n";
+                "(const void *args, const generated_halves *given)\n{\n    halves = given;\n    " + name + "(*(const " + args +
+                " *)args);\n}\n}\n";
     }
     std::string source = new_file(text.data(), text.size()), object = new_file("", 0), log = new_file("", 0);
     std::string command = std::string(HYP_EMULATOR_CXX) +

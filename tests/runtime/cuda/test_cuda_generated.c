@@ -55,7 +55,7 @@ static uint8_t *compile(const hyp_cuda_pw_program *program, uint32_t pieces, int
     hyp_diag diag = {0};
     if (pieces == 0) {
         uint32_t widths[] = {hyp_cuda_pw_told_width(program, FEW), hyp_cuda_pw_told_width(program, MANY)};
-        hyp_cuda_pw_begin_source(&source);
+        hyp_cuda_pw_begin_source(false, &source);
         hyp_cuda_pw_told_source(program, widths[0], names[0], &source);
         assert_int_equal(widths[1], 1);
         if (widths[0] != 1) hyp_cuda_pw_told_source(program, 1, names[1], &source);

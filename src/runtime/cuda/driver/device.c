@@ -56,6 +56,19 @@ static hyp_status find_device(hyp_cuda_device *d, int32_t index, hyp_diag *diag)
                     major, minor, OLDEST_SM / 10, OLDEST_SM % 10);
 }
 
+/* All of a multiprocessor's is set aside for such kernels: those that want different parts of it could not overlap. */
+hyp_status hyp_cuda_allow_shared(const hyp_cuda_device *d, CUfunction function, const char *name, hyp_diag *diag)
+{
+    const struct {
+        CUfunction_attribute attribute;
+        int value;
+    } set[] = {{CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)d->shared_bytes},
+               {CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, CU_SHAREDMEM_CARVEOUT_MAX_SHARED}};
+    for (size_t k = 0; k < sizeof set / sizeof *set; k++)
+        HYP_TRY(hyp_cuda_check(&d->lib, d->lib.cuFuncSetAttribute(function, set[k].attribute, set[k].value), name, diag));
+    return HYP_OK;
+}
+
 static hyp_status load_kernels(hyp_cuda_device *d, const unsigned char *image, int begin, int end, CUmodule *module,
                                hyp_diag *diag)
 {
@@ -67,17 +80,8 @@ static hyp_status load_kernels(hyp_cuda_device *d, const unsigned char *image, i
                            "loading Hypatia's kernels (an old driver may be the reason)", diag));
     for (int i = begin; i < end; i++)
         HYP_TRY(hyp_cuda_check(lib, lib->cuModuleGetFunction(&d->kernels[i], *module, names[i]), names[i], diag));
-    /* Kernels that may have much shared memory. All of a multiprocessor's is set aside for them: kernels that want
-     * different parts of it could not overlap. */
-    const struct {
-        CUfunction_attribute attribute;
-        int value;
-    } set[] = {{CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)d->shared_bytes},
-               {CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, CU_SHAREDMEM_CARVEOUT_MAX_SHARED}};
     for (int i = begin < HYP_CUDA_KERNEL_FIRST_LAYER ? HYP_CUDA_KERNEL_FIRST_LAYER : begin; i < end; i++)
-        for (size_t k = 0; k < sizeof set / sizeof *set; k++)
-            HYP_TRY(hyp_cuda_check(lib, lib->cuFuncSetAttribute(d->kernels[i], set[k].attribute, set[k].value),
-                                   names[i], diag));
+        HYP_TRY(hyp_cuda_allow_shared(d, d->kernels[i], names[i], diag));
     return HYP_OK;
 }
 

@@ -11,6 +11,7 @@
 
 #include "kernels/slopes.h"
 #include "runtime/cuda/kernels/instructions.h"
+#include "runtime/cuda/kernels/layer_args.h"
 
 /* Every kernel by name, those of kernels.cu and those of attention.cu. */
 /* clang-format off */
@@ -84,14 +85,6 @@ enum {
     HYP_CUDA_TILE = 32,           /* a transpose block moves a tile of this many rows and columns */
     HYP_CUDA_TILE_CELLS = 2048,   /* or one of so many elements */
     HYP_CUDA_TILE_ROWS = 8,       /* with this many rows of threads */
-    HYP_CUDA_LAYER_ROWS = 16,     /* of x */
-    HYP_CUDA_LAYER_SHORT = 256,   /* threads of a block of a short kernel, which has more registers for each */
-    HYP_CUDA_LAYER_THREADS = 512, /* of a block, at most */
-    HYP_CUDA_LAYER_PIECE = 16,    /* bytes that a thread reads at a time */
-    HYP_CUDA_LAYER_HELD = 32,     /* elements of a single row of x that a lane keeps */
-    HYP_CUDA_LAYER_TILE = 8,      /* rows of w that tensor cores take at a time, */
-    HYP_CUDA_LAYER_GROUPS = 4,    /* and of x what these groups of 4 pieces have, in a warp */
-    HYP_CUDA_LAYER_STAGES = 32,   /* of the ring of weights, at most */
     HYP_CUDA_ATTENTION_ROWS = 64, /* that a block of attention has of q; a tall kernel twice as many */
     HYP_CUDA_ATTENTION_KEYS = 64, /* that it takes at a time */
     HYP_CUDA_ATTENTION_THREADS = 128,
@@ -502,37 +495,6 @@ typedef struct hyp_cuda_prefetch {
     uint64_t at[HYP_CUDA_PREFETCHES], bytes[HYP_CUDA_PREFETCHES];
     uint32_t count, pad;
 } hyp_cuda_prefetch;
-
-/* y[rows,n] = act(scale x[rows,k] w^T + bias + added) or act(scale x w^T + bias) + added, w stored [n,k]. A piece is 16
- * bytes of a row. Turned, w is what the plan calls x and the other way round: y[n,rows], and biases belong to rows of
- * x. A single row of x may be normalized first. Shared memory has: x, or what a normalization needs; biases, sums, the
- * stages of the ring, two barriers for each of them. */
-typedef struct hyp_cuda_layer {
-    uint64_t weight, x, bias, y, added; /* bias, added: 0 = none */
-    uint64_t norm_scale, norm_bias;     /* 0 = none */
-    uint32_t n, k, rows;
-    uint32_t pieces;     /* of a row of w and x: k elements rounded up */
-    uint32_t rows_each;  /* rows of w for every block, */
-    uint32_t tile;       /* and this many more */
-    uint32_t tiles_more; /* for so many first blocks */
-    uint32_t chunk_rows; /* rows that are fetched at a time: a chunk */
-    uint32_t chunks;     /* of a block, at most */
-    uint32_t stages, stage_pieces;
-    uint32_t x_pieces, biases, sums; /* in shared memory; the latter two in floats, multiples of 4 */
-    uint8_t log_splits;              /* warps that share a row: 2^log_splits */
-    uint8_t act;                     /* HYP_PW_RELU ...; HYP_PW_CAST = none */
-    uint8_t aligned;                 /* every row of w and x starts at a multiple of 16 bytes; else there is no ring */
-    uint8_t constant;                /* w, and what normalizes x, are the plan's weights, */
-    uint8_t bias_constant;           /* and so is the bias, or there is none */
-    uint8_t turned, add_after;
-    uint8_t norm; /* HYP_CUDA_NORM_* */
-    float epsilon; /* of the normalization */
-    float scale;   /* of the product, before the bias */
-} hyp_cuda_layer;
-/* What becomes of x before the product; `root` is by the mean square, without taking the mean away. */
-enum { HYP_CUDA_NORM_NONE = 0, HYP_CUDA_NORM_LAYER = 1, HYP_CUDA_NORM_ROOT = 2 };
-/* Pieces that the barriers of a stage take. */
-enum { HYP_CUDA_LAYER_BARRIERS = 1 };
 
 /* What becomes of a score. ADDED is a number of the operands' type; a bool HIDES or SHOWS where it is true. */
 enum {

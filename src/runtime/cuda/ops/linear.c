@@ -146,6 +146,9 @@ static hyp_status add_form(hyp_cuda_build *b, const void *step, uint32_t form)
 hyp_status hyp_cuda_add_linear(hyp_cuda_build *b, const HypPlan__Linear *k)
 {
     const HypPlan__Step *next = b->step + 1 < b->program->n_steps ? b->program->steps[b->step + 1] : NULL;
+    bool done;
+    HYP_TRY(hyp_cuda_add_cell(b, k, &done));
+    if (done) return HYP_OK;
     hyp_cuda_layers layers = {.k = k, .norm = next && hyp_cuda_adds_up(b, k, next) ? next->call : NULL};
     for (; layers.first < k->n_layers; layers.first += layers.count) {
         size_t left = k->n_layers - layers.first;

@@ -27,10 +27,13 @@ static hyp_cuda_kernel kernel_of(hyp_dtype dtype, uint32_t rows, uint32_t thread
     return kernels[dtype == HYP_F32 ? 0 : dtype == HYP_F16 ? 1 : 2][rows > 1 ? 2 : threads <= HYP_CUDA_LAYER_SHORT];
 }
 
-static uint32_t tiles_of(const hyp_cuda_layer *l) { return divide_up(l->n, l->tile); }
+static uint32_t tiles_of(const hyp_cuda_layer *l) { return divide_up(l->n / l->parts, l->tile); }
 
 /* Rows of w that a block has, at most. */
-static uint32_t most_rows(const hyp_cuda_layer *l) { return l->rows_each + (l->tiles_more > 0 ? l->tile : 0); }
+static uint32_t most_rows(const hyp_cuda_layer *l)
+{
+    return (l->rows_each + (l->tiles_more > 0 ? l->tile : 0)) * l->parts;
+}
 
 /* Chooses how many warps share a row: as many as make the longest list of a warp short, where every row, or part of
  * one, ends with a sum over the lanes that costs about as much as two steps along it. False when a row of x is too long
@@ -56,7 +59,7 @@ static bool choose_splits(hyp_cuda_layer *l, manner how, uint32_t per_piece, uin
 static void deal_out(hyp_cuda_layer *l, manner how, uint32_t blocks)
 {
     l->tile = how == TENSOR_ROWS ? HYP_CUDA_LAYER_TILE : 1;
-    uint32_t tiles = divide_up(l->n, l->tile);
+    uint32_t tiles = tiles_of(l);
     l->rows_each = tiles / blocks * l->tile;
     l->tiles_more = tiles % blocks;
 }
@@ -141,8 +144,9 @@ double hyp_cuda_few_rows_share(hyp_dtype dtype, bool tf32, int64_t m, int64_t n,
     return strict || m == 1 ? 0 : bytes / small;
 }
 
-const char *hyp_cuda_few_rows_plan(hyp_dtype dtype, int64_t m, int64_t n, int64_t k, int norm,
-                                   const hyp_cuda_few_rows_device *device, hyp_cuda_few_rows *out)
+/* With the rows of w in so many parts. */
+static const char *plan(hyp_dtype dtype, int64_t m, int64_t n, int64_t k, int norm, uint32_t parts,
+                        const hyp_cuda_few_rows_device *device, hyp_cuda_few_rows *out)
 {
     const int64_t largest = 1 << 24; /* so that indexes within a launch are 32-bit numbers */
     *out = (hyp_cuda_few_rows){0};
@@ -159,16 +163,35 @@ const char *hyp_cuda_few_rows_plan(hyp_dtype dtype, int64_t m, int64_t n, int64_
     l->n = (uint32_t)(turned ? m : n);
     l->k = (uint32_t)k;
     l->scale = 1;
+    l->parts = parts;
     return lay_out(dtype, device, out) ? NULL : "its rows are too long for registers and shared memory";
 }
 
+const char *hyp_cuda_few_rows_plan(hyp_dtype dtype, int64_t m, int64_t n, int64_t k, int norm,
+                                   const hyp_cuda_few_rows_device *device, hyp_cuda_few_rows *out)
+{
+    return plan(dtype, m, n, k, norm, 1, device, out);
+}
+
+bool hyp_cuda_few_rows_by_parts(hyp_dtype dtype, int64_t n, int64_t k, uint32_t parts,
+                                const hyp_cuda_few_rows_device *device, hyp_cuda_few_rows *out)
+{
+    const char *cannot = plan(dtype, 1, n, k, HYP_CUDA_NORM_NONE, parts, device, out);
+    return !cannot && n % parts == 0 && out->args.aligned && most_rows(&out->args) / parts <= out->threads;
+}
+
 /* ---- as an op ------------------------------------------------------------------------------------------------ */
+
+hyp_cuda_few_rows_device hyp_cuda_few_rows_device_of(const hyp_cuda_device *d)
+{
+    return (hyp_cuda_few_rows_device){(uint32_t)d->multiprocessors, d->shared_bytes};
+}
 
 const char *hyp_cuda_few_rows_find(const hyp_cuda_build *b, const HypPlan__Linear *k, size_t l, int norm,
                                    hyp_cuda_few_rows *out)
 {
     const hyp_cuda_device *d = b->session->model->device;
-    const hyp_cuda_few_rows_device device = {(uint32_t)d->multiprocessors, d->shared_bytes};
+    const hyp_cuda_few_rows_device device = hyp_cuda_few_rows_device_of(d);
     const HypPlan__Layer *from = k->layers[l];
     if (!d->layers) return "it needs compute capability 9.0";
     if (from->weight_kn) return "its weight lies as [k, n]";

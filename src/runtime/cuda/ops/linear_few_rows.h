@@ -1,5 +1,5 @@
 /* linear_few_rows.h - linear layers by our own kernel (kernels/few_rows.cu): which it can do, how their work is dealt out, and
- * from where on the library is faster. Pure but for the two functions that take a build: tested without a device.
+ * from where on the library is faster. Pure but for the functions that take a build: tested without a device.
  */
 #ifndef HYP_RUNTIME_CUDA_OPS_LINEAR_FEW_ROWS_H
 #define HYP_RUNTIME_CUDA_OPS_LINEAR_FEW_ROWS_H
@@ -26,9 +26,20 @@ typedef struct hyp_cuda_few_rows {
  * out->args.turned. Of f8e4m3 one row alone, and rows of w that are multiples of 16 long. */
 const char *hyp_cuda_few_rows_plan(hyp_dtype dtype, int64_t m, int64_t n, int64_t k, int norm,
                                    const hyp_cuda_few_rows_device *device, hyp_cuda_few_rows *out);
+/* The same of a single row, with w in so many parts that lie next to each other, of which every block has the same rows,
+ * no more of each than it has threads; false where it cannot. */
+bool hyp_cuda_few_rows_by_parts(hyp_dtype dtype, int64_t n, int64_t k, uint32_t parts,
+                                const hyp_cuda_few_rows_device *device, hyp_cuda_few_rows *out);
+hyp_cuda_few_rows_device hyp_cuda_few_rows_device_of(const hyp_cuda_device *d);
 /* The same of layer l of a step. */
 const char *hyp_cuda_few_rows_find(const hyp_cuda_build *b, const HypPlan__Linear *k, size_t l, int norm,
                                    hyp_cuda_few_rows *out);
+/* linear_cell.c: adds layer and step where the next step, which is elementwise, reads this one's single row by its parts, and
+ * there is a compiler for the kernel that does both; *out_done says whether. */
+HYP_NODISCARD hyp_status hyp_cuda_add_cell(hyp_cuda_build *b, const HypPlan__Linear *k, bool *out_done);
+/* Lists its kernel to be compiled with those of other steps, between hyp_cuda_told_begin and _end, where `step` is such a
+ * layer. */
+HYP_NODISCARD hyp_status hyp_cuda_want_cell(const hyp_cuda_build *b, uint32_t step, bool *out_wanted);
 /* Adds the layer, and takes back the normalization before it where it does that itself. */
 HYP_NODISCARD hyp_status hyp_cuda_add_few_rows(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l);
 

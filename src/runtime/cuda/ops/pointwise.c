@@ -1,4 +1,5 @@
 /* pointwise.c - pointwise steps, and the biases, sums and activations that cuBLASLt has no epilogue for. */
+#include "runtime/cuda/ops/linear_few_rows.h"
 #include "runtime/cuda/ops/pointwise_source.h"
 #include "runtime/cuda/ops/steps.h"
 
@@ -290,7 +291,10 @@ hyp_status hyp_cuda_compile_pointwise(hyp_cuda_build *b)
         hyp_cuda_pw_program program;
         finish unused;
         const HypPlan__TunedProduct *tuned;
-        if (s->kernel_case != HYP_PLAN__STEP__KERNEL_POINTWISE) continue;
+        bool cell;
+        status = hyp_cuda_want_cell(b, (uint32_t)i, &cell);
+        if (cell) i++; /* which has the next step, too */
+        if (cell || status != HYP_OK || s->kernel_case != HYP_PLAN__STEP__KERNEL_POINTWISE) continue;
         hyp_cuda_pw_step_init(&step, b->program, b->values, b->prepared->channels_last, s->pointwise);
         step.gated = hyp_cuda_is_gated(b->session, (uint32_t)i);
         if (hyp_cuda_box_count(&step.box) == 0 || as_finish(s->pointwise, &step, &unused)) continue;

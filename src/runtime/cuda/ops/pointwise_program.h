@@ -15,6 +15,13 @@ typedef struct hyp_cuda_pw_step {
     bool gated; /* it writes nothing where the session's gate is closed */
 } hyp_cuda_pw_step;
 
+/* The layer of one row before the step, where one kernel does both: row i of each of its parts makes element i. */
+typedef struct hyp_cuda_pw_before {
+    hyp_dtype dtype;
+    uint32_t parts, threads;                /* 0 parts: there is none */
+    uint8_t part_plus1[HYP_CUDA_PW_INPUTS]; /* which of them an input is; 0 = none */
+} hyp_cuda_pw_before;
+
 /* What to launch; addresses are filled in at every run. */
 typedef struct hyp_cuda_pw_program {
     hyp_cuda_pointwise args;
@@ -22,6 +29,7 @@ typedef struct hyp_cuda_pw_program {
     uint32_t threads;      /* of a block */
     uint32_t shared_bytes; /* of a block */
     bool gated;
+    hyp_cuda_pw_before before;
 } hyp_cuda_pw_program;
 
 /* A step of a plan under these dims, with tensors that lie with the channels last; NULL: none. What it points to is the

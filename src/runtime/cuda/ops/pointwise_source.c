@@ -255,6 +255,8 @@ bool hyp_cuda_pw_is_key(const char *key) { return strncmp(key, key_start, sizeof
 /* What cuda.cmake makes of elementwise.h, instructions.h, own_floats.cuh, scalar.cuh, pointwise.cuh and pieces.cuh:
  * driver/images.S. */
 extern const char hyp_cuda_device_text[] __attribute__((visibility("hidden")));
+/* And of layer_args.h, barriers.cuh and few_rows.cuh. */
+extern const char hyp_cuda_layer_text[] __attribute__((visibility("hidden")));
 
 /* What the headers of C and Hypatia would bring. */
 static void put_types(hyp_strbuf *out)
@@ -410,24 +412,25 @@ static void put_body(writer *w, bool whole)
     hyp_strbuf_puts(w->out, "    }\n}\n");
 }
 
-static void put_name(hyp_strbuf *out, const char *name, const char *argument)
+static void put_name(hyp_strbuf *out, uint32_t threads, const char *name, const char *argument)
 {
-    hyp_strbuf_printf(out, "extern \"C\" __global__ void __launch_bounds__(%d)\n%s(const %s from)\n",
-                      HYP_CUDA_GENERATED_THREADS, name, argument);
+    hyp_strbuf_printf(out, "extern \"C\" __global__ void __launch_bounds__(%u)\n%s(const %s from)\n", threads, name,
+                      argument);
 }
 
-void hyp_cuda_pw_begin_source(hyp_strbuf *out)
+void hyp_cuda_pw_begin_source(bool cells, hyp_strbuf *out)
 {
     put_types(out);
     hyp_strbuf_puts(out, hyp_cuda_device_text);
+    if (cells) hyp_strbuf_puts(out, hyp_cuda_layer_text);
 }
 
 void hyp_cuda_pw_source(const hyp_cuda_pw_program *p, uint32_t pieces, hyp_strbuf *out)
 {
     writer w = start(p, out);
     int64_t each = (int64_t)HYP_CUDA_GENERATED_THREADS * pieces;
-    hyp_cuda_pw_begin_source(out);
-    put_name(out, HYP_CUDA_GENERATED_NAME, "hyp_cuda_pw_addresses");
+    hyp_cuda_pw_begin_source(false, out);
+    put_name(out, HYP_CUDA_GENERATED_THREADS, HYP_CUDA_GENERATED_NAME, "hyp_cuda_pw_addresses");
     hyp_strbuf_printf(out,
                       "{\n    typedef %s position;\n    wait_for_kernels_before();\n"
                       "    enum { V = %u, PIECES = %u, THREADS = %d };\n"
@@ -444,21 +447,63 @@ uint32_t hyp_cuda_pw_told_width(const hyp_cuda_pw_program *p, int multiprocessor
     return few ? 1 : width_of(&p->args);
 }
 
+/* A kernel whose threads do a piece each. */
+static void put_told(writer *w)
+{
+    hyp_strbuf_printf(w->out,
+                      "{\n    typedef int64_t position;\n    wait_for_kernels_before();\n"
+                      "    enum { V = %u, PIECES = 1, THREADS = 0 };\n"
+                      "    const position first = (position)blockIdx.x * blockDim.x + threadIdx.x;\n",
+                      w->width);
+    put_body(w, false);
+}
+
+/* One whose blocks do rows of a layer, after which the first threads do the elements that are made of these. What they read
+ * besides is on its way meanwhile. */
+static void put_cell(writer *w)
+{
+    const hyp_cuda_pointwise *a = &w->program->args;
+    const hyp_cuda_pw_before *before = &w->program->before;
+    hyp_strbuf_printf(w->out,
+                      "{\n    extern __shared__ double shared[];\n    typedef single_row<%d, false> product_of;\n"
+                      "    layer<%d, product_of, %u> l(from.layer, (uint4 *)shared);\n    product_of product;\n"
+                      "    l.begin(product);\n    enum { V = 1, PIECES = 1, p = 0, v = 0 };\n"
+                      "    const bool has_one = threadIdx.x < l.s.units;\n"
+                      "    const int64_t at = l.s.unit + (has_one ? threadIdx.x : 0), i0 = at;\n",
+                      (int)before->dtype, (int)before->dtype, before->parts);
+    for (uint32_t i = 0; i < w->inputs; i++) {
+        hyp_strbuf_printf(w->out, "    %s x%u[PIECES][V];\n", w->type, i);
+        if (!before->part_plus1[i]) put_load(w, i);
+    }
+    hyp_strbuf_puts(w->out, "    reads_are_sent();\n    l.compute(product);\n    __syncthreads();\n    l.keep();\n"
+                            "    __syncthreads();\n    if (!has_one) return;\n");
+    for (uint32_t i = 0; i < w->inputs; i++)
+        if (before->part_plus1[i])
+            hyp_strbuf_printf(w->out, "    x%u[p][v] = l.sums[%u * l.s.units + threadIdx.x];\n", i,
+                              before->part_plus1[i] - 1u);
+    for (uint32_t o = 0; o < w->outputs; o++) hyp_strbuf_printf(w->out, "    %s y%u[V];\n", w->type, o);
+    put_instructions(w);
+    for (uint32_t o = 0; o < w->outputs; o++)
+        hyp_strbuf_printf(w->out, "    store_piece<%u>(from.output[%u], at, y%u);\n", a->output[o].dtype, o, o);
+    hyp_strbuf_puts(w->out, "}\n");
+}
+
 void hyp_cuda_pw_told_source(const hyp_cuda_pw_program *p, uint32_t width, char name[HYP_CUDA_TOLD_NAME],
                              hyp_strbuf *out)
 {
     hyp_strbuf body = {0};
     writer w = start(p, &body);
+    bool cell = p->before.parts > 0;
     w.told = true;
-    w.width = width;
-    hyp_strbuf_printf(&body,
-                      "{\n    typedef int64_t position;\n    wait_for_kernels_before();\n"
-                      "    enum { V = %u, PIECES = 1, THREADS = 0 };\n"
-                      "    const position first = (position)blockIdx.x * blockDim.x + threadIdx.x;\n",
-                      width);
-    put_body(&w, false);
-    snprintf(name, HYP_CUDA_TOLD_NAME, "told_%016llx", (unsigned long long)hyp_hash(body.data, body.len, 0));
-    put_name(out, name, "hyp_cuda_pw_sizes");
+    w.width = cell ? 1 : width;
+    if (cell)
+        put_cell(&w);
+    else
+        put_told(&w);
+    uint64_t hash = hyp_hash(body.data, body.len, cell ? p->before.threads : 0);
+    snprintf(name, HYP_CUDA_TOLD_NAME, cell ? "cell_%016llx" : "told_%016llx", (unsigned long long)hash);
+    put_name(out, cell ? p->before.threads : HYP_CUDA_GENERATED_THREADS, name,
+             cell ? "__grid_constant__ hyp_cuda_cell" : "hyp_cuda_pw_sizes");
     hyp_strbuf_add(out, hyp_strbuf_text(&body), body.len);
     out->failed = out->failed || body.failed;
     hyp_strbuf_dispose(&body);

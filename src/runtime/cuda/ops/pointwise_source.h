@@ -50,9 +50,11 @@ uint32_t hyp_cuda_pw_told_width(const hyp_cuda_pw_program *program, int multipro
 /* Appends such a kernel, for a source that hyp_cuda_pw_begin_source began. Its name is a hash of what follows it, so steps
  * have equal texts exactly when they can share the kernel. A failed allocation is left in out->failed. */
 enum { HYP_CUDA_TOLD_NAME = 32 };
-void hyp_cuda_pw_begin_source(hyp_strbuf *out);
+void hyp_cuda_pw_begin_source(bool cells, hyp_strbuf *out); /* cells: some kernel does a layer, too */
 void hyp_cuda_pw_told_source(const hyp_cuda_pw_program *program, uint32_t width, char name[HYP_CUDA_TOLD_NAME],
                              hyp_strbuf *out);
+/* Where program->before is there it is a kernel of few_rows.cuh for the layer, told by a hyp_cuda_cell, whose threads then
+ * go on with an element each; `width` is of no meaning then. */
 /* What it is told, but for addresses. */
 void hyp_cuda_pw_told_sizes(const hyp_cuda_pw_program *program, uint32_t width, hyp_cuda_pw_sizes *out);
 

@@ -104,7 +104,8 @@ static hyp_status entry_of(hyp_cuda_device *d, const hyp_cuda_pw_program *progra
         hyp_cuda_told t = {.text = hyp_malloc(text.len + 1),
                            .name = hyp_malloc(sizeof name),
                            .instructions = program->args.instrs,
-                           .wanted = true};
+                           .wanted = true,
+                           .cell = program->before.parts > 0};
         status = t.text && t.name ? hyp_vec_push(&k->list, diag, t) : hyp_fail_memory(diag, text.len + 1);
         if (status == HYP_OK) {
             memcpy(t.text, text.data, text.len + 1);
@@ -124,7 +125,9 @@ static hyp_status entry_of(hyp_cuda_device *d, const hyp_cuda_pw_program *progra
 /* Entries from..to of the list that are wanted, as one source. */
 static hyp_status write_source(const hyp_cuda_told_kernels *k, size_t from, size_t to, hyp_strbuf *out, hyp_diag *diag)
 {
-    hyp_cuda_pw_begin_source(out);
+    bool cells = false;
+    for (size_t i = from; i < to; i++) cells = cells || (k->list.data[i].wanted && k->list.data[i].cell);
+    hyp_cuda_pw_begin_source(cells, out);
     for (size_t i = from; i < to; i++)
         if (k->list.data[i].wanted) hyp_strbuf_puts(out, k->list.data[i].text);
     return out->failed ? hyp_fail_memory(diag, out->len) : HYP_OK;
@@ -141,6 +144,7 @@ static hyp_status take(hyp_cuda_device *d, const uint8_t *image, size_t bytes, s
     for (size_t i = from; i < to && status == HYP_OK; i++) {
         hyp_cuda_told *t = &k->list.data[i];
         if (t->wanted) status = hyp_cuda_image_find(&d->lib, module, t->name, &t->function, diag);
+        if (t->wanted && t->cell && status == HYP_OK) status = hyp_cuda_allow_shared(d, t->function, t->name, diag);
     }
     if (status == HYP_OK) {
         k->modules.data[k->modules.len++] = module;

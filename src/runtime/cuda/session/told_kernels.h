@@ -20,6 +20,7 @@ typedef struct hyp_cuda_told {
     uint32_t instructions;
     CUfunction function; /* NULL: there is none, or not yet */
     bool wanted;         /* and is to be compiled */
+    bool cell;           /* it does a layer, too */
 } hyp_cuda_told;
 
 /* Any number of threads may use it. */
