@@ -33,7 +33,7 @@ def find_models(paths):
 
 def symbols_of(tool, plan):
     described = json.loads(subprocess.run([tool, "inspect", plan, "--json"], check=True, capture_output=True, text=True).stdout)
-    return {dim for tensor in described["inputs"] for dim in tensor["shape"] if isinstance(dim, str)}
+    return {dim for tensor in described["inputs"] for dim in tensor["dims"] if isinstance(dim, str)}
 
 
 def compile_plan(args, model, plan):

@@ -18,8 +18,8 @@
     X("erf", "Erf", 1)                                                                                                 \
     X("sqrt", "Sqrt", 1)
 #define POINTWISE(op, onnx, inputs)                                                                                    \
-    {op, HYP_F32, {1 << 8}, false}, {op, HYP_F32, {1 << 14}, false}, {op, HYP_F32, {1 << 18}, false},                  \
-        {op, HYP_F32, {1 << 21}, false}, {op, HYP_F32, {1 << 25}, true},
+    {op, HYP_F32, {1 << 8}, false}, {op, HYP_F32, {1 << 14}, false}, {op, HYP_F32, {1 << 16}, false},                  \
+        {op, HYP_F32, {1 << 18}, true}, {op, HYP_F32, {1 << 21}, false}, {op, HYP_F32, {1 << 25}, true},
 
 #define TYPED(op, type) {op, type, {1 << 8}, false}, {op, type, {1 << 16}, false},
 #define TYPES(X, op)                                                                                                   \
@@ -115,6 +115,7 @@ const calibration_kernel calibration_kernels[] = {
     {"conv", HYP_F32, {3136, 96, 1, 9, 96, 4}, false},
     {"conv", HYP_F32, {196, 384, 1, 9, 384, 4}, false},
     {"conv", HYP_F32, {784, 128, 1, 25, 128, 4}, false},
+    {"conv", HYP_F32, {784, 256, 1, 49, 256, 4}, false},
     {"conv", HYP_F32, {784, 256, 8, 9, 32, 4}, false},
     {"conv", HYP_F32, {49, 1024, 32, 9, 32, 4}, false},
     {"conv", HYP_F32, {12544, 32, 1, 9, 32, 1}, false}, /* of single channels */
@@ -154,6 +155,7 @@ const calibration_kernel calibration_kernels[] = {
     {"average-pool", HYP_F32, {50176, 9, 1}, false},
     {"average-pool", HYP_F32, {200704, 9, 1}, false},
     {"average-pool", HYP_F32, {50176, 9, 4}, false},
+    {"average-pool", HYP_F32, {200704, 9, 4}, false},
     {"softmax", HYP_F32, {1024, 1024}, false},
     {"softmax", HYP_F32, {12288, 32}, false},
     {"softmax", HYP_F32, {196608, 128}, false},
@@ -184,13 +186,16 @@ const calibration_kernel calibration_kernels[] = {
     {"transpose", HYP_F32, {12582912, 64}, true},
     {"transpose", HYP_F32, {24576, 64}, false},
     {"transpose", HYP_F32, {61440, 64}, true},
-    {"transpose", HYP_F32, {393216, 64}, false},
+    {"transpose", HYP_F32, {98304, 64}, false},
+    {"transpose", HYP_F32, {393216, 64}, true},
+    {"transpose", HYP_F32, {1572864, 64}, false},
     {"gather", HYP_F32, {256}, false},
     {"gather", HYP_F32, {24576}, false},
     {"gather", HYP_F32, {393216}, false},
     {"concat", HYP_F32, {256}, false},
     {"concat", HYP_F32, {16384}, false},
-    {"concat", HYP_F32, {262144}, false},
+    {"concat", HYP_F32, {65536}, false},
+    {"concat", HYP_F32, {262144}, true},
     {"concat", HYP_F32, {2097152}, false},
     POINTWISE_OPERATORS(POINTWISE) TYPES(TYPED, "add") /* what other operators of these types go by */
     TYPED("cast", HYP_F32) TYPES(TYPED, "cast")};

@@ -58,25 +58,6 @@ double hyp_price_outputs(const hyp_price *a)
 
 /* ---- time ----------------------------------------------------------------------------------------- */
 
-/* Moving `traffic` bytes of a working set. */
-double hyp_price_moving(const hyp_price *a, double traffic, double working_set)
-{
-    const hyp_device_profile *d = a->device;
-    if (working_set <= d->cache_bytes) return traffic / d->cache_bytes_per_second;
-    if (working_set <= d->last_cache_bytes) return traffic / d->last_cache_bytes_per_second;
-    return traffic / d->bytes_per_second;
-}
-
-/* Which part of what was touched before as many bytes as `since` is in no cache any more. Where a profile says what
- * being far costs, caches shed little until half as much has gone through them as they hold, and all until it is twice
- * as much. */
-static double lost(const hyp_device_profile *d, double since)
-{
-    double size = fmax(d->cache_bytes, d->last_cache_bytes);
-    if (d->far_bytes_per_second == 0 || size == 0) return since > size;
-    return fmin(1, fmax(0, (2 * since / size - 1) / 3));
-}
-
 /* What a profile says of so many bytes ago, between its entries in proportion to logarithms; below the first of them
  * nothing is away. */
 static hyp_away away(const hyp_device_profile *d, double since)
@@ -93,6 +74,31 @@ static hyp_away away(const hyp_device_profile *d, double since)
                           low.moving + part * (high.moving - low.moving), low.launch + part * (high.launch - low.launch)};
     }
     return low;
+}
+
+double hyp_price_away(const hyp_price *a, double traffic, double working_set)
+{
+    return a->device->away_count > 0 ? traffic * away(a->device, working_set).moving : 0;
+}
+
+/* Moving `traffic` bytes of a working set, which was touched as many bytes ago. */
+double hyp_price_moving(const hyp_price *a, double traffic, double working_set)
+{
+    const hyp_device_profile *d = a->device;
+    if (d->away_count > 0) return traffic / d->cache_bytes_per_second + hyp_price_away(a, traffic, working_set);
+    if (working_set <= d->cache_bytes) return traffic / d->cache_bytes_per_second;
+    if (working_set <= d->last_cache_bytes) return traffic / d->last_cache_bytes_per_second;
+    return traffic / d->bytes_per_second;
+}
+
+/* Which part of what was touched before as many bytes as `since` is in no cache any more. Where a profile says what
+ * being far costs, caches shed little until half as much has gone through them as they hold, and all until it is twice
+ * as much. */
+static double lost(const hyp_device_profile *d, double since)
+{
+    double size = fmax(d->cache_bytes, d->last_cache_bytes);
+    if (d->far_bytes_per_second == 0 || size == 0) return since > size;
+    return fmin(1, fmax(0, (2 * since / size - 1) / 3));
 }
 
 double hyp_roofline_far(const hyp_roofline *roofline, double bytes, double since, double own)
@@ -194,8 +200,9 @@ double hyp_price_weight(hyp_op op)
 
 double hyp_price_pass(const hyp_price *a, double count, double traffic, double weight)
 {
-    return a->device->launch_seconds +
-           fmax(count * weight / a->device->pointwise_per_second, hyp_price_moving(a, traffic, traffic));
+    double waiting = hyp_price_away(a, traffic, traffic);
+    return a->device->launch_seconds + waiting +
+           fmax(count * weight / a->device->pointwise_per_second, hyp_price_moving(a, traffic, traffic) - waiting);
 }
 
 double hyp_price_work(const hyp_price *a, hyp_op op, hyp_dtype t, double count)
@@ -295,6 +302,9 @@ static double third_size(const hyp_price *a)
     }
 }
 
+/* Of a pool: many are summed, or compared, in registers, where passes do little but move. */
+static double tap_weight(const hyp_price *a) { return a->device->away_count > 0 ? 1.0 / 8 : 1; }
+
 /* What moves or computes every element about once. */
 static double one_pass(const hyp_price *a)
 {
@@ -314,7 +324,7 @@ static double one_pass(const hyp_price *a)
     case HYP_OP_batch_norm_gradient: return hyp_price_pass(a, hyp_price_elements(a, q->inputs[0]), in + out, 4);
     case HYP_OP_max_pool_gradient: return hyp_price_pass(a, count, in + out, 4);
     case HYP_OP_max_pool:
-    case HYP_OP_average_pool: return hyp_price_pass(a, count * taps_of(a), in + out, 1);
+    case HYP_OP_average_pool: return hyp_price_pass(a, count * taps_of(a), in + out, tap_weight(a));
     default: break;
     }
     if (hyp_op_get(q->op)->flags & HYP_OPF_COPY) {

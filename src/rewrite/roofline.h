@@ -23,6 +23,8 @@ double hyp_price_outputs(const hyp_price *a);
 
 /* Seconds: moving `traffic` bytes of a working set; so many operations of products in a type. */
 double hyp_price_moving(const hyp_price *a, double traffic, double working_set);
+/* The part of that which is waiting for what is away, as a profile says (hyp_away), behind which nothing else hides. */
+double hyp_price_away(const hyp_price *a, double traffic, double working_set);
 double hyp_price_computing(const hyp_price *a, double flops, hyp_dtype t);
 /* Reading the weights of a kernel as it was measured, beside another one like it. */
 double hyp_price_reading_weights(const hyp_price *a, double size);

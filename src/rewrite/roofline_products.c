@@ -133,9 +133,10 @@ double hyp_price_convolution(const hyp_price *a)
     double taps = hyp_price_elements(a, w) / (filters * in), groups = hyp_price_size(a, other->dims[1]) / in;
     double weights = backward ? 0 : hyp_price_bytes(a, w),
            moved = hyp_price_inputs(a) - weights - hyp_price_bytes(a, added) + hyp_price_outputs(a);
-    double seconds = a->device->launch_seconds +
+    double waiting = hyp_price_away(a, moved, weights + moved);
+    double seconds = a->device->launch_seconds + waiting +
                      fmax(hyp_price_computing(a, 2 * hyp_price_elements(a, of) * in * taps, w->dtype),
-                          hyp_price_reading_weights(a, weights) + hyp_price_moving(a, moved, weights + moved));
+                          hyp_price_reading_weights(a, weights) + hyp_price_moving(a, moved, weights + moved) - waiting);
     const double places = hyp_price_elements(a, of) / filters,
                  shape[] = {places, filters, in, taps, groups, hyp_price_product(a, &q->attrs[0])};
     seconds *= convolution_ratio(a, q->op, w->dtype, shape);

@@ -790,6 +790,23 @@ static void what_is_away_takes_longer_by_how_much_lies_between(void **state)
     hyp_arena_dispose(&arena);
 }
 
+/* A kernel finds what it touched in the run before as far as it is long, with no step where a cache ends, and arithmetic
+ * does not hide that. */
+static void what_a_kernel_goes_over_is_as_far_as_that(void **state)
+{
+    (void)state;
+    hyp_arena arena = {0};
+    hyp_roofline near = measured_line(&arena, "(away 1e12 0 0 0)"),
+                 line = measured_line(&arena, "(away 1000000 0 0 0) (away 16000000 0 4e-10 0)");
+    const int64_t rows[] = {100, 500, 2000, 100000};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) { /* a row of 500 is read and written */
+        double bytes = 4000.0 * (double)rows[i], part = fmin(1, fmax(0, log(bytes / 1e6) / log(16)));
+        double more = cost(&line, HYP_OP_tanh, rows[i], 500, 0, "none") - cost(&near, HYP_OP_tanh, rows[i], 500, 0, "none");
+        assert_true(fabs(more - bytes * part * 4e-10) < 1e-12);
+    }
+    hyp_arena_dispose(&arena);
+}
+
 /* A model of many weights: none is near when its turn comes, nor is the program of a kernel. */
 static void weights_and_launches_are_as_far_as_the_model_is_large(void **state)
 {
@@ -885,6 +902,30 @@ static void a_group_moves_its_tensors_once(void **state)
     hyp_arena_dispose(&arena);
 }
 
+/* Where a profile tells what moving takes: x + x moves two tensors, and x + z three. */
+static void a_tensor_that_is_read_twice_moves_once(void **state)
+{
+    (void)state;
+    static const char text[] = "(graph \"\" (input %x (f32 1048576)) (input %z (f32 1048576)) (%1 (add %x %x)) (%2 (add %x %z)) "
+                               "(output \"a\" %1) (output \"b\" %2))";
+    hyp_arena arena = {0};
+    hyp_roofline line = measured_line(&arena, "(away 1000000 0 1e-9 0)");
+    hyp_dims *dims;
+    hyp_graph g;
+    double seconds[2];
+    assert_int_equal(hyp_dims_create(&dims, NULL), HYP_OK);
+    hyp_graph_init(&g, dims);
+    assert_int_equal(hyp_graph_parse(&g, "twice", text, strlen(text), NULL), HYP_OK);
+    for (int i = 0; i < 2; i++) {
+        const hyp_node *node = &g.nodes.data[i];
+        assert_int_equal(hyp_roofline_kernel(&g, &node, 1, &line, &seconds[i], NULL), HYP_OK);
+    }
+    assert_true(fabs(seconds[0] / seconds[1] * 1.5 - 1) < 0.05);
+    hyp_graph_dispose(&g);
+    hyp_dims_destroy(dims);
+    hyp_arena_dispose(&arena);
+}
+
 /* Points in time wait for each other: a recurrence of ten times as many takes ten times as long. */
 static void a_recurrence_takes_its_time(void **state)
 {
@@ -912,6 +953,8 @@ int main(void)
         cmocka_unit_test(narrow_integers_cost_what_adding_them_does),
         cmocka_unit_test(a_reader_computes_for_no_more_than_a_kernel_would),
         cmocka_unit_test(a_group_moves_its_tensors_once),
+        cmocka_unit_test(a_tensor_that_is_read_twice_moves_once),
+        cmocka_unit_test(what_a_kernel_goes_over_is_as_far_as_that),
         cmocka_unit_test(a_recurrence_takes_its_time),
         cmocka_unit_test(mistakes_in_rules_are_named_with_their_place),
         cmocka_unit_test(rules_are_named_in_messages),

@@ -202,7 +202,7 @@ def check_measuring(folder):
         assert f"(measured {kernel} f32 " in text, kernel
     assert text.count("(speedup ") == 1 and "(speedup 2 " in text
     aways = [int(line.split()[1]) for line in text.splitlines() if line.startswith("  (away ")]
-    assert len(aways) > 4 and all(b == 2 * a for a, b in zip(aways, aways[1:])), aways
+    assert len(aways) > 6 and all(a < b <= 2 * a for a, b in zip(aways, aways[1:])), aways
     assert "(measured add 65536 u8 " in text and "(measured cast 256 i32 " in text
     assert f"measured {text.count('(measured ')} kernels of one core" in told.stderr and profile in told.stderr, told.stderr
     assert "fused-mlp" in run("hypatiac", MODEL, "-o", plan, "--profile", profile)
