@@ -214,7 +214,7 @@ static void closure_agrees_with_the_naive_one(void **state)
     }
 }
 
-/* The hash-cons grows many times, at first from its rows and then from itself, with slots in it that are stale. */
+/* The hash-cons grows many times, with slots in it that are stale. */
 static void a_table_that_grows_finds_all(void **state)
 {
     (void)state;
@@ -245,7 +245,8 @@ static void a_table_that_grows_finds_all(void **state)
     hyp_egraph_destroy(eg);
 }
 
-/* Slots at home at the end of the table, of which few, or many, are pushed over it, are found when it has grown. */
+/* Rows at home at the end of the table, of which few, or many, are pushed over it, are found, also when it has grown; so are
+ * rows that are told apart by nothing that the table has of them. */
 static void what_is_pushed_over_the_end_is_found(void **state)
 {
     (void)state;
@@ -254,9 +255,15 @@ static void what_is_pushed_over_the_end_is_found(void **state)
 #else
     enum { LEAVES = 700, MOST = 200, MORE = 200000 };
 #endif
-    static const uint32_t last = UINT32_MAX - (UINT32_MAX >> 10); /* of 4096 slots the last four */
+    static const struct {
+        uint32_t wanted, last, tag; /* rows, the least hash, and bits that all have alike */
+    } cases[] = {{MOST / 5, UINT32_MAX - (UINT32_MAX >> 10), 0}, /* of 1024 buckets the last */
+                 {MOST, UINT32_MAX - (UINT32_MAX >> 10), 0},
+                 {MOST / 2, UINT32_MAX - (UINT32_MAX >> 3), 0xff},
+                 {MOST / 2, 0, 0xff}};
     static hyp_class_id leaves[LEAVES], pairs[MOST][2], ids[MOST];
-    for (uint32_t wanted = MOST / 5; wanted <= MOST; wanted += MOST - MOST / 5) {
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        uint32_t wanted = cases[c].wanted;
         hyp_egraph *eg = new_graph(false, NULL);
         hyp_symbol f;
         uint32_t op, count = 0;
@@ -269,7 +276,8 @@ static void what_is_pushed_over_the_end_is_found(void **state)
         }
         for (uint32_t i = 0; i < LEAVES * LEAVES && count < wanted; i++) {
             const hyp_class_id kids[] = {leaves[i % LEAVES], leaves[i / LEAVES]};
-            if (hyp_table_hash(op, kids, 2) < last) continue;
+            uint32_t hash = hyp_table_hash(op, kids, 2);
+            if (hash < cases[c].last || hash & cases[c].tag) continue;
             memcpy(pairs[count], kids, sizeof kids);
             must(hyp_egraph_add(eg, f, kids, 2, &ids[count++], NULL, &diag));
         }

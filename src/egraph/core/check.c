@@ -35,7 +35,7 @@ static hyp_status check_classes(hyp_egraph *eg, hyp_diag *diag)
 /* Keys are canonical and distinct, and the table holds each once, beside stale slots. */
 static hyp_status check_table(hyp_egraph *eg, hyp_diag *diag)
 {
-    size_t used = 0, current = 0;
+    size_t used = 0;
     for (uint32_t i = 0; i < eg->row_count; i++) {
         if (hyp_row_dead(eg, i)) continue;
         uint32_t n;
@@ -49,15 +49,14 @@ static hyp_status check_table(hyp_egraph *eg, hyp_diag *diag)
         if (found == HYP_NONE) return broken(diag, "an e-node is not in the hash-cons", i);
         if (found != i) return broken(diag, "two e-nodes are congruent", i);
     }
-    for (size_t i = 0; i < eg->slot_count; i++) {
-        uint32_t row = hyp_table_row(eg, i);
-        if (row == HYP_NONE) continue;
-        used++;
-        current += !hyp_row_dead(eg, row) && eg->slots[i].tag == hyp_table_hash_row(eg, row);
+    for (size_t i = 0; i < eg->bucket_count; i++) {
+        uint32_t empty = hyp_bucket_find(&eg->buckets[i], 0), count = empty ? (uint32_t)__builtin_ctz(empty) : HYP_BUCKET_ROWS;
+        if (empty && empty >> count != ((1u << (HYP_BUCKET_ROWS - count)) - 1))
+            return broken(diag, "a bucket of the hash-cons has a hole", i);
+        used += count;
     }
-    if (used != eg->slot_used || used * 2 > eg->slot_count)
-        return broken(diag, "the hash-cons has a wrong number of entries", used);
-    return current == eg->live_count ? HYP_OK : broken(diag, "an e-node is twice in the hash-cons", current);
+    bool fits = used == eg->slot_used && used >= eg->live_count && hyp_slots_do(0, used, eg->bucket_count);
+    return fits || !eg->row_count ? HYP_OK : broken(diag, "the hash-cons has a wrong number of entries", used);
 }
 
 /* Each live row that the index knows is once among the members of its class, each of its child slots once among the

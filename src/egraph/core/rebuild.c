@@ -58,7 +58,7 @@ static inline uint32_t next_marked(hyp_egraph *eg, const uint64_t *bits, bool ho
 /* Room for what rekey does to one row. */
 static hyp_status reserve_rekey(hyp_egraph *eg, hyp_diag *diag)
 {
-    if ((eg->slot_used + 1) * 2 >= eg->slot_count) hyp_eg_purge_slots(eg);
+    if (!hyp_slots_do(0, eg->slot_used + 1, eg->bucket_count)) hyp_eg_purge_slots(eg);
     if (eg->explain) HYP_TRY(hyp_eg_reserve(eg, &eg->proofs.given, eg->proofs.given.len + 1, diag));
     return hyp_eg_reserve_union(eg, diag);
 }
@@ -70,8 +70,8 @@ static void rekey(hyp_egraph *eg, uint32_t row)
     memcpy(was, eg->rows[row].kid, sizeof was);
     for (uint32_t j = 0; j < n; j++) kids[j] = hyp_eg_now(eg, kids[j]);
     uint32_t hash = hyp_table_hash(op, kids, n);
-    size_t i = hyp_table_probe_other(eg, hash, op, kids, n, row);
-    uint32_t other = hyp_table_row(eg, i);
+    size_t slot;
+    uint32_t other = hyp_table_probe_other(eg, hash, op, kids, n, row, &slot);
     if (eg->explain && n <= 2) {
         if (other < row) /* it dies: what it was given can stay in it */
             memcpy(kids, was, sizeof was);
@@ -79,12 +79,12 @@ static void rekey(hyp_egraph *eg, uint32_t row)
             hyp_proof_keep_given(eg, row, was);
     }
     if (other == HYP_NONE) {
-        eg->slots[i] = (hyp_slot){hash, ~row};
+        hyp_table_put(eg, slot, hash, row);
         eg->slot_used++;
         return;
     }
     uint32_t kept = other < row ? other : row, gone = other < row ? row : other;
-    eg->slots[i].not_row = ~kept;
+    hyp_table_put(eg, slot, hash, kept);
     eg->rows[gone].op |= HYP_ROW_DEAD;
     eg->ops.data[op].live--;
     eg->live_count--;
@@ -231,8 +231,8 @@ static inline void ask_slot(hyp_egraph *eg, const hyp_row *r)
 {
     uint32_t n = eg->ops.data[r->op].arity;
     if (n > 2) return;
-    uint32_t now[2] = {hyp_eg_now(eg, r->kid[0]), n > 1 ? hyp_eg_now(eg, r->kid[1]) : HYP_NONE};
-    __builtin_prefetch(&eg->slots[hyp_table_home(eg, hyp_table_hash(r->op, now, n))], 1);
+    uint32_t now[2] = {n > 0 ? hyp_eg_now(eg, r->kid[0]) : HYP_NONE, n > 1 ? hyp_eg_now(eg, r->kid[1]) : HYP_NONE};
+    hyp_table_prefetch(eg, hyp_table_hash_few(r->op, now));
 }
 
 /* Brings the rows of [first, *end) up to date that name a moved class, and after a union of its own all that follow.

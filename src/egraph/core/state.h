@@ -22,7 +22,7 @@
 
 #define HYP_ROW_DEAD 0x80000000u /* in hyp_row.op: congruent to an older row, out of every index */
 enum { HYP_ROW_ARRAYS = 6, HYP_POOL_ARRAYS = 3 };
-enum { HYP_SLOTS_EACH = 3 }; /* slots of the hash-cons for each live row, at least */
+enum { HYP_BUCKET_ROWS = 12, HYP_BUCKET_WIDTH = 16 }; /* of the hash-cons: slots are named bucket * width + place */
 #define HYP_SLOT_POOL 0x80000000u
 #define HYP_ROW_LIMIT (UINT32_C(1) << 30) /* a child slot of a row is named by 31 bits */
 
@@ -47,10 +47,11 @@ typedef struct hyp_op {
     HYP_VEC(hyp_mark) marks; /* epochs strictly ascend */
 } hyp_op;
 
-typedef struct hyp_slot {
-    uint32_t tag;     /* the whole hash, which says where the slot is at home: table.h */
-    uint32_t not_row; /* the complement of a row; 0 = empty. Stale if the row is dead or its hash is another by now */
-} hyp_slot;
+typedef struct hyp_bucket {
+    uint8_t tag[HYP_BUCKET_WIDTH]; /* of the hash; 0 = empty, as those behind it are. The last four are not used */
+    uint32_t row[HYP_BUCKET_ROWS]; /* stale if it is dead or its hash is another by now */
+} hyp_bucket;
+_Static_assert(sizeof(hyp_bucket) == 64, "a bucket is a line of the cache");
 
 typedef struct hyp_callback {
     bool is_condition;
@@ -114,9 +115,9 @@ struct hyp_egraph {
     uint32_t *pool_row; /* beside it: the owner */
     size_t pool_len, pool_cap, pool_sizes[HYP_POOL_ARRAYS];
 
-    hyp_slot *slots;   /* hash-cons of the live rows, keyed by operator and children as stored */
-    size_t slot_count; /* at least HYP_SLOTS_EACH times the live rows, and twice those in use */
-    size_t slot_used;  /* not empty */
+    hyp_bucket *buckets; /* hash-cons of the live rows, keyed by operator and children as stored: table.h */
+    size_t bucket_count;
+    size_t slot_used;    /* not empty */
     hyp_index index;
 
     HYP_VEC(uint32_t) pending; /* classes that lost a union and that live rows may still name */
@@ -303,13 +304,19 @@ bool hyp_eg_union_reserved(hyp_egraph *eg, uint32_t a, uint32_t b, uint32_t why)
 /* Room for `count` more rows of arity <= 2, so that making them does not want memory: HYP_ERR_LIMIT, with limit_hit set, if
  * the limits of the run do not allow it. */
 HYP_NODISCARD hyp_status hyp_eg_reserve_rows(hyp_egraph *eg, size_t count, hyp_diag *diag);
+/* Whether so many buckets are enough for rows that live, stale slots among those that are used. */
+static inline bool hyp_slots_do(size_t live, size_t used, size_t buckets)
+{
+    size_t tenth = buckets * HYP_BUCKET_ROWS;
+    return live * 10 < tenth * 7 && used * 10 < tenth * 9;
+}
 /* Whether there is room already, as there mostly is. */
 static inline bool hyp_eg_has_room(const hyp_egraph *eg, size_t count)
 {
     size_t live = eg->live_count + count, used = eg->slot_used + count;
     bool given = !eg->explain || eg->proofs.given.len + count <= eg->proofs.given.cap;
     return (!eg->max_nodes || live <= eg->max_nodes) && eg->row_count + count <= eg->row_cap && given &&
-           live * HYP_SLOTS_EACH < eg->slot_count && used * 2 < eg->slot_count;
+           hyp_slots_do(live, used, eg->bucket_count);
 }
 /* A row that is to be made. */
 typedef struct hyp_new_row {
@@ -319,21 +326,6 @@ typedef struct hyp_new_row {
     uint32_t hash;
     size_t slot; /* the empty one for it */
 } hyp_new_row;
-/* Puts a row into the arrays and the table; nobody else is told of it. */
-static inline uint32_t hyp_eg_put_row(hyp_egraph *eg, uint32_t op, const uint32_t kid[2], uint32_t into, uint32_t hash,
-                                      size_t slot)
-{
-    uint32_t id = (uint32_t)eg->row_count++, home = into == HYP_NONE ? id : into;
-    eg->parent[id] = home;
-    eg->rows[id] = (hyp_row){.op = op, .kid = {kid[0], kid[1]}, .home = home};
-    eg->slots[slot] = (hyp_slot){hash, ~id};
-    eg->slot_used++;
-    eg->live_count++;
-    eg->class_count += home == id;
-    eg->ops.data[op].live++;
-    eg->version++;
-    return id;
-}
 /* Makes a row for which there is room. Fails only where the analysis does. */
 HYP_NODISCARD hyp_status hyp_eg_new_row(hyp_egraph *eg, const hyp_new_row *row, uint32_t *out, hyp_diag *diag);
 /* Has the analysis look at the row that was made last, in a class of its own and in a slot, and lets it join a class, if

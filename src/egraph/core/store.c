@@ -81,7 +81,7 @@ void hyp_eg_free_rows(hyp_egraph *eg)
     list_pool_arrays(eg, pool);
     free_all(rows, eg->row_sizes, HYP_ROW_ARRAYS);
     free_all(pool, eg->pool_sizes, HYP_POOL_ARRAYS);
-    hyp_large_free(eg->slots, eg->slot_count * sizeof *eg->slots);
+    hyp_aligned_free(eg->buckets);
     hyp_free(eg->moved);
     hyp_free(eg->told);
     hyp_free(eg->proofs.is_made);
@@ -257,7 +257,7 @@ hyp_status hyp_eg_reserve_rows(hyp_egraph *eg, size_t count, hyp_diag *diag)
 static void take_back(hyp_egraph *eg, size_t slot)
 {
     uint32_t id = (uint32_t)--eg->row_count;
-    eg->slots[slot].not_row = 0;
+    eg->buckets[slot / HYP_BUCKET_WIDTH].tag[slot % HYP_BUCKET_WIDTH] = 0;
     eg->slot_used--;
     if (eg->explain) hyp_proof_take_back(eg, id);
     eg->live_count--;
@@ -329,14 +329,13 @@ hyp_status hyp_eg_add(hyp_egraph *eg, uint32_t op, const uint32_t *kids, uint32_
     }
     for (uint32_t j = 0; j < n; j++) key[j] = hyp_eg_find(eg, kids[j]);
     row.hash = hyp_table_hash(op, key, n);
-    row.slot = eg->slot_count ? hyp_table_probe(eg, row.hash, op, key, n) : 0;
-    *out = eg->slot_count ? hyp_table_row(eg, row.slot) : HYP_NONE;
+    *out = eg->bucket_count ? hyp_table_probe(eg, row.hash, op, key, n, &row.slot) : HYP_NONE;
     *out_created = *out == HYP_NONE;
     if (!*out_created) return HYP_OK;
     HYP_TRY(hyp_eg_may_change(eg, diag));
     if (!hyp_eg_has_room(eg, 1)) {
         HYP_TRY(hyp_eg_reserve_rows(eg, 1, diag));
-        row.slot = hyp_table_probe(eg, row.hash, op, key, n); /* the table may be another */
+        hyp_table_probe(eg, row.hash, op, key, n, &row.slot); /* the table may be another */
     }
     if (n <= 2) return hyp_eg_new_row(eg, &row, out, diag);
     row.kid[0] = (uint32_t)eg->pool_len; /* taken before an analysis may ask for something that is written there */
@@ -348,9 +347,10 @@ hyp_status hyp_eg_add(hyp_egraph *eg, uint32_t op, const uint32_t *kids, uint32_
 
 uint32_t hyp_eg_lookup(hyp_egraph *eg, uint32_t op, const uint32_t *kids)
 {
-    if (!eg->slot_count) return HYP_NONE;
+    if (!eg->bucket_count) return HYP_NONE;
     uint32_t n = eg->ops.data[op].arity;
-    return hyp_table_row(eg, hyp_table_probe(eg, hyp_table_hash(op, kids, n), op, kids, n));
+    size_t slot;
+    return hyp_table_probe(eg, hyp_table_hash(op, kids, n), op, kids, n, &slot);
 }
 
 /* ---- unions ------------------------------------------------------------------------------------- */

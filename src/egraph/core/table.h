@@ -1,37 +1,83 @@
-/* table.h - the hash-cons: open addressing with linear probing over slots of 8 bytes.
+/* table.h - the hash-cons: buckets of a cache line, with the ids of twelve rows and a byte of the hash of each.
  *
- * The tag is the whole 32-bit hash, so a false probe seldom touches a row. It is also where the slot is at home, as a
- * fraction of the table: slots are in order of their tags, but for those that others pushed on, in tables of every size,
- * and one grows by being read and written once from end to end. Nothing is taken out: when the children of a row change
- * it gets another slot, and the old one is stale. It can do no harm, because a key that was left holds a class that is not
- * canonical any more and is never asked for again, and a probe compares the row itself. Stale slots go when the table is
- * made anew. */
+ * A probe reads one bucket, mostly, and of the rows in it those alone whose byte is that of the hash. The rest of the hash says
+ * which bucket is a row's home; where that is full it goes to the next one. So the table may be nearly full, and is small,
+ * which is what counts: it is met anywhere, and more of it is in the processor's caches. Nothing is taken out: when the
+ * children of a row change it gets another place, and the old one is stale. It can do no harm, because a key that was left
+ * holds a class that is not canonical any more and is never asked for again, and a probe compares the row itself. Stale
+ * places go when the table is made anew from the rows, as it is to grow. */
 #ifndef HYP_EGRAPH_CORE_TABLE_H
 #define HYP_EGRAPH_CORE_TABLE_H
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include "egraph/core/state.h"
 
-static inline size_t hyp_table_home(const hyp_egraph *eg, uint32_t hash) { return (uint64_t)hash * eg->slot_count >> 32; }
-static inline size_t hyp_table_next(const hyp_egraph *eg, size_t i) { return ++i < eg->slot_count ? i : 0; }
-/* The row in a slot, HYP_NONE where it is empty. */
-static inline uint32_t hyp_table_row(const hyp_egraph *eg, size_t slot) { return ~eg->slots[slot].not_row; }
-
-static inline uint32_t hyp_table_hash(uint32_t op, const uint32_t *kids, uint32_t n)
+static inline uint64_t hyp_table_mix(uint64_t h, uint32_t kid)
+{
+    h ^= h >> 32;
+    return (h ^ kid) * UINT64_C(0xD6E8FEB86659FD93);
+}
+/* The hash of an operator and its children: at most two, with HYP_NONE for those that are not there. */
+static inline uint32_t hyp_table_hash_few(uint32_t op, const uint32_t kid[2])
 {
     uint64_t h = op * UINT64_C(0x9E3779B97F4A7C15);
-    for (uint32_t i = 0; i < n; i++) {
-        h = (h ^ kids[i]) * UINT64_C(0xD6E8FEB86659FD93);
-        h ^= h >> 32;
+    return (uint32_t)(hyp_table_mix(hyp_table_mix(h, kid[0]), kid[1]) >> 32);
+}
+/* The same for any number. */
+static inline uint32_t hyp_table_hash(uint32_t op, const uint32_t *kids, uint32_t n)
+{
+    if (n <= 2) {
+        const uint32_t kid[2] = {n > 0 ? kids[0] : HYP_NONE, n > 1 ? kids[1] : HYP_NONE};
+        return hyp_table_hash_few(op, kid);
     }
-    h *= UINT64_C(0xD6E8FEB86659FD93);
+    uint64_t h = op * UINT64_C(0x9E3779B97F4A7C15);
+    for (uint32_t i = 0; i < n; i++) h = hyp_table_mix(h, kids[i]);
     return (uint32_t)(h >> 32);
 }
 
-static inline uint32_t hyp_table_hash_row(hyp_egraph *eg, uint32_t row)
+static inline size_t hyp_table_home(const hyp_egraph *eg, uint32_t hash)
 {
-    uint32_t n;
-    const uint32_t *kids = hyp_row_kids(eg, row, &n);
-    return hyp_table_hash(hyp_row_op(eg, row), kids, n);
+    return (uint64_t)hash * eg->bucket_count >> 32;
+}
+static inline size_t hyp_table_next(const hyp_egraph *eg, size_t bucket)
+{
+    return ++bucket < eg->bucket_count ? bucket : 0;
+}
+static inline void hyp_table_prefetch(const hyp_egraph *eg, uint32_t hash)
+{
+    __builtin_prefetch(&eg->buckets[hyp_table_home(eg, hash)], 1);
+}
+
+/* The places of a bucket that have this tag, as bits; 0 is the tag of those that are empty, which are the last. */
+static inline uint32_t hyp_bucket_find(const hyp_bucket *b, uint8_t tag)
+{
+#ifdef __SSE2__
+    __m128i tags = _mm_load_si128((const __m128i *)b->tag);
+    uint32_t found = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(tags, _mm_set1_epi32((int)(tag * 0x01010101u))));
+    return found & ((1u << HYP_BUCKET_ROWS) - 1);
+#else
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < HYP_BUCKET_ROWS; i++) found |= (uint32_t)(b->tag[i] == tag) << i;
+    return found;
+#endif
+}
+static inline bool hyp_bucket_full(const hyp_bucket *b) { return b->tag[HYP_BUCKET_ROWS - 1]; }
+static inline uint8_t hyp_table_tag(uint32_t hash)
+{
+    uint8_t low = (uint8_t)hash;
+    return low ? low : 1;
+}
+
+/* A place of a row in the table. */
+static inline size_t hyp_table_slot(size_t bucket, uint32_t found) { return bucket * HYP_BUCKET_WIDTH + (uint32_t)__builtin_ctz(found); }
+static inline void hyp_table_put(hyp_egraph *eg, size_t slot, uint32_t hash, uint32_t row)
+{
+    hyp_bucket *b = &eg->buckets[slot / HYP_BUCKET_WIDTH];
+    b->tag[slot % HYP_BUCKET_WIDTH] = hyp_table_tag(hash);
+    b->row[slot % HYP_BUCKET_WIDTH] = row;
 }
 
 static inline bool hyp_table_matches(const hyp_egraph *eg, uint32_t row, uint32_t op, const uint32_t *kids, uint32_t n)
@@ -43,35 +89,58 @@ static inline bool hyp_table_matches(const hyp_egraph *eg, uint32_t row, uint32_
         if (have[j] != kids[j]) return false;
     return true;
 }
-
-/* The slot of the row with this key that is not `self`, or the empty slot where it would go. */
-static inline size_t hyp_table_probe_other(const hyp_egraph *eg, uint32_t hash, uint32_t op, const uint32_t *kids,
-                                           uint32_t n, uint32_t self)
+/* The same for at most two children, with HYP_NONE for those that are not there. */
+static inline bool hyp_table_is(const hyp_egraph *eg, uint32_t row, uint32_t op, const uint32_t kid[2])
 {
+    const hyp_row *r = &eg->rows[row];
+    return (r->op == op) & (r->kid[0] == kid[0]) & (r->kid[1] == kid[1]);
+}
+
+/* The row with this key that is not `self`, HYP_NONE if there is none, and its slot, or the empty slot where it would go. */
+static inline uint32_t hyp_table_probe_other(const hyp_egraph *eg, uint32_t hash, uint32_t op, const uint32_t *kids,
+                                             uint32_t n, uint32_t self, size_t *out_slot)
+{
+    uint8_t tag = hyp_table_tag(hash);
     for (size_t i = hyp_table_home(eg, hash);; i = hyp_table_next(eg, i)) {
-        hyp_slot s = eg->slots[i];
-        if (!s.not_row) return i;
-        if (s.tag == hash && ~s.not_row != self && hyp_table_matches(eg, ~s.not_row, op, kids, n)) return i;
+        const hyp_bucket *b = &eg->buckets[i];
+        for (uint32_t found = hyp_bucket_find(b, tag); found; found &= found - 1) {
+            *out_slot = hyp_table_slot(i, found);
+            uint32_t row = b->row[*out_slot % HYP_BUCKET_WIDTH];
+            if (row != self && hyp_table_matches(eg, row, op, kids, n)) return row;
+        }
+        if (hyp_bucket_full(b)) continue;
+        *out_slot = hyp_table_slot(i, hyp_bucket_find(b, 0));
+        return HYP_NONE;
     }
 }
-
-/* The slot of the row with this key, or the empty slot where it would go. */
-static inline size_t hyp_table_probe(const hyp_egraph *eg, uint32_t hash, uint32_t op, const uint32_t *kids, uint32_t n)
+static inline uint32_t hyp_table_probe(const hyp_egraph *eg, uint32_t hash, uint32_t op, const uint32_t *kids, uint32_t n,
+                                       size_t *out_slot)
 {
-    return hyp_table_probe_other(eg, hash, op, kids, n, HYP_NONE);
+    return hyp_table_probe_other(eg, hash, op, kids, n, HYP_NONE, out_slot);
 }
 
-/* The same for at most two children, with HYP_NONE for those that are not there; probes from slot i on. */
-static inline size_t hyp_table_probe_from(const hyp_egraph *eg, size_t i, uint32_t hash, uint32_t op,
-                                          const uint32_t kid[2])
+/* The row that has this hash, most probably, if one has it; if none has, any row, often the first. */
+static inline uint32_t hyp_table_guess(const hyp_egraph *eg, uint32_t hash)
 {
-    for (;; i = hyp_table_next(eg, i)) {
-        hyp_slot s = eg->slots[i];
-        if (!s.not_row) return i;
-        if (s.tag != hash) continue;
-        const hyp_row *row = &eg->rows[~s.not_row];
-        if (row->op == op && row->kid[0] == kid[0] && row->kid[1] == kid[1]) return i;
-    }
+    const hyp_bucket *b = &eg->buckets[hyp_table_home(eg, hash)];
+    uint32_t found = hyp_bucket_find(b, hyp_table_tag(hash));
+    return b->row[__builtin_ctz(found | 1u << (HYP_BUCKET_ROWS - 1))]; /* nothing to branch on */
+}
+
+/* Puts a row into the arrays and the table; nobody else is told of it. */
+static inline uint32_t hyp_eg_put_row(hyp_egraph *eg, uint32_t op, const uint32_t kid[2], uint32_t into, uint32_t hash,
+                                      size_t slot)
+{
+    uint32_t id = (uint32_t)eg->row_count++, home = into == HYP_NONE ? id : into;
+    eg->parent[id] = home;
+    eg->rows[id] = (hyp_row){.op = op, .kid = {kid[0], kid[1]}, .home = home};
+    hyp_table_put(eg, slot, hash, id);
+    eg->slot_used++;
+    eg->live_count++;
+    eg->class_count += home == id;
+    eg->ops.data[op].live++;
+    eg->version++;
+    return id;
 }
 
 #endif

@@ -90,7 +90,7 @@ static hyp_status copy_rows(const hyp_egraph *from, hyp_egraph *to, hyp_diag *di
     to->epoch = from->epoch;
     to->version = from->version;
     to->index.sweeps = from->index.sweeps; /* which say how the next rebuild is done, and so which names classes keep */
-    if (to->slot_count) hyp_eg_purge_slots(to);
+    if (to->bucket_count) hyp_eg_purge_slots(to);
     return HYP_OK;
 }
 

@@ -220,7 +220,7 @@ hyp_status hyp_egraph_pop(hyp_egraph *eg, hyp_diag *diag)
     }
     restore_ops(eg, s);
     restore_rules(eg, s);
-    if (eg->slot_count) hyp_eg_purge_slots(eg);
+    if (eg->bucket_count) hyp_eg_purge_slots(eg);
     eg->index.ready = false;
     eg->index.seen = 0;
     eg->dead_kept = 0;

@@ -14,7 +14,7 @@
 /* By match; not worth setting to zero. */
 typedef struct row_keys {
     uint32_t kid[HYP_MATCH_BATCH][2], hash[HYP_MATCH_BATCH];
-    size_t slot[HYP_MATCH_BATCH]; /* where probing begins: nothing before has the tag */
+    uint32_t guess[HYP_MATCH_BATCH]; /* the row that it is, if it is there, or another */
     uint8_t grew[HYP_MATCH_BATCH]; /* bit by action: it made a row; those from the eighth on share one */
 } row_keys;
 
@@ -59,20 +59,11 @@ static inline uint32_t canonical(const batch *b, size_t i, uint32_t arg)
     return arg & HYP_ARG_BUILT ? class_of(b->eg, id) : hyp_eg_find(b->eg, id);
 }
 
-static inline void set_hash(batch *b, const hyp_build *build, size_t i)
-{
-    const uint32_t *kid = b->keys->kid[i], n = build->count;
-    uint32_t hash = n == 2   ? hyp_table_hash(build->op, kid, 2) /* each a loop of known length */
-                    : n == 1 ? hyp_table_hash(build->op, kid, 1)
-                             : hyp_table_hash(build->op, kid, 0);
-    b->keys->hash[i] = hash;
-    b->keys->slot[i] = hyp_table_home(b->eg, hash);
-}
-
 static inline void set_key(batch *b, const hyp_build *build, size_t i)
 {
     for (uint32_t j = 0; j < 2; j++) b->keys->kid[i][j] = j < build->count ? canonical(b, i, build->arg[j]) : HYP_NONE;
-    set_hash(b, build, i);
+    b->keys->hash[i] = hyp_table_hash_few(build->op, b->keys->kid[i]);
+    b->keys->guess[i] = 0;
 }
 
 /* Child j of a plain e-node for all matches. */
@@ -92,10 +83,10 @@ static void set_kids(batch *b, const hyp_build *build, uint32_t j)
         for (size_t i = b->first; i < b->end; i++) kid[i][j] = hyp_eg_now(eg, from[i * words]);
     } else if (arg & HYP_ARG_BUILT) {
         for (size_t i = b->first; i < b->end; i++)
-            if (!is_out(b, i)) kid[i][j] = class_of(eg, from[i * words]);
+            kid[i][j] = is_out(b, i) ? HYP_NONE : class_of(eg, from[i * words]);
     } else {
         for (size_t i = b->first; i < b->end; i++)
-            if (!is_out(b, i)) kid[i][j] = hyp_eg_find(eg, from[i * words]);
+            kid[i][j] = is_out(b, i) ? HYP_NONE : hyp_eg_find(eg, from[i * words]);
     }
 }
 
@@ -113,10 +104,18 @@ static inline void note_made(batch *b, const hyp_build *build, size_t i)
 /* Room for one row, after which the table may be another. */
 static hyp_status reserve_row(batch *b, const hyp_build *build, size_t i, size_t *slot)
 {
-    uint32_t hash = b->keys->hash[i];
     HYP_TRY(hyp_eg_reserve_rows(b->eg, 1, b->diag));
-    *slot = hyp_table_probe_from(b->eg, hyp_table_home(b->eg, hash), hash, build->op, b->keys->kid[i]);
+    hyp_table_probe(b->eg, b->keys->hash[i], build->op, b->keys->kid[i], build->count, slot);
     return HYP_OK;
+}
+
+/* The row of match i whose key is set, and its slot; HYP_NONE, and the slot for it, if there is none. */
+static inline uint32_t probe(const batch *b, const hyp_build *build, size_t i, size_t *out_slot)
+{
+    const row_keys *keys = b->keys;
+    uint32_t guess = keys->guess[i];
+    if (hyp_table_is(b->eg, guess, build->op, keys->kid[i])) return guess;
+    return hyp_table_probe(b->eg, keys->hash[i], build->op, keys->kid[i], 2, out_slot);
 }
 
 /* Makes the plain e-node of match i that was not met. */
@@ -140,8 +139,8 @@ static inline hyp_status make_row(batch *b, const hyp_build *build, size_t i, ui
 /* Finds or makes a plain e-node of match i, whose key is set. A new one joins the class `into`, if any. */
 static inline hyp_status meet(batch *b, const hyp_build *build, size_t i, uint32_t into, uint32_t *out)
 {
-    size_t slot = hyp_table_probe_from(b->eg, b->keys->slot[i], b->keys->hash[i], build->op, b->keys->kid[i]);
-    *out = hyp_table_row(b->eg, slot);
+    size_t slot = 0;
+    *out = probe(b, build, i, &slot);
     return *out != HYP_NONE ? HYP_OK : make_row(b, build, i, into, slot, out);
 }
 
@@ -192,21 +191,17 @@ static uint32_t record(const batch *b, size_t i, uint32_t action)
 static void ask(batch *b, const hyp_build *build)
 {
     const hyp_egraph *eg = b->eg;
-    const hyp_slot *slots = eg->slots;
+    row_keys *keys = b->keys;
+    size_t first = b->first, end = b->end;
     set_kids(b, build, 0);
     set_kids(b, build, 1);
-    for (size_t i = b->first; i < b->end; i++) {
-        if (is_out(b, i)) continue;
-        set_hash(b, build, i);
-        __builtin_prefetch(&slots[b->keys->slot[i]], 1);
+    for (size_t i = first; i < end; i++) {
+        keys->hash[i] = hyp_table_hash_few(build->op, keys->kid[i]);
+        hyp_table_prefetch(eg, keys->hash[i]);
     }
-    for (size_t i = b->first; i < b->end; i++) {
-        if (is_out(b, i)) continue;
-        size_t at = b->keys->slot[i];
-        uint32_t hash = b->keys->hash[i];
-        while ((slots[at].not_row != 0) & (slots[at].tag != hash)) at = hyp_table_next(eg, at); /* one branch to guess */
-        __builtin_prefetch(&eg->rows[slots[at].not_row ? ~slots[at].not_row : 0]);
-        b->keys->slot[i] = at;
+    for (size_t i = first; i < end; i++) {
+        uint32_t guess = keys->guess[i] = hyp_table_guess(eg, keys->hash[i]);
+        __builtin_prefetch(&eg->rows[guess]);
     }
     b->lost = eg->pending.len;
 }
@@ -224,11 +219,13 @@ static hyp_status refuse(batch *b, size_t i, uint32_t action, hyp_status status)
 
 static hyp_status build_level(batch *b, const hyp_build *build)
 {
-    if (build->plain) ask(b, build);
-    for (size_t i = b->first; i < b->end; i++) {
+    bool plain = build->plain;
+    size_t stride = b->rule->right_nodes, end = b->end;
+    uint32_t *out = &right_of(b, b->first)[build->pat->index];
+    if (plain) ask(b, build);
+    for (size_t i = b->first; i < end; i++, out += stride) {
         if (is_out(b, i)) continue;
-        uint32_t *out = &right_of(b, i)[build->pat->index];
-        hyp_status status = build->plain ? meet(b, build, i, HYP_NONE, out) : meet_any(b, build, i, HYP_NONE, out);
+        hyp_status status = plain ? meet(b, build, i, HYP_NONE, out) : meet_any(b, build, i, HYP_NONE, out);
         if (status != HYP_OK) HYP_TRY(refuse(b, i, build->action, status));
     }
     return HYP_OK;
@@ -236,15 +233,21 @@ static hyp_status build_level(batch *b, const hyp_build *build)
 
 /* ---- unions ------------------------------------------------------------------------------------- */
 
+/* Whether unions since the keys were set have moved a child of match i. */
+static inline bool key_is_stale(const batch *b, const hyp_build *build, size_t i)
+{
+    bool stale = false;
+    if (b->eg->pending.len == b->lost) return false;
+    for (uint32_t j = 0; j < build->count; j++) stale |= hyp_moved(b->eg, b->keys->kid[i][j]);
+    return stale;
+}
+
 /* The root of a right side that no level has built. Unions of the matches before may have moved its children. */
 static inline hyp_status build_root(batch *b, const hyp_action *action, size_t i, uint32_t into, uint32_t *out)
 {
     const hyp_build *build = &action->late;
     if (!build->plain) return meet_any(b, build, i, into, out);
-    bool stale = !b->asked;
-    for (uint32_t j = 0; j < build->count && b->eg->pending.len > b->lost; j++)
-        stale = stale || hyp_moved(b->eg, b->keys->kid[i][j]);
-    if (stale) set_key(b, build, i);
+    if (!b->asked || key_is_stale(b, build, i)) set_key(b, build, i);
     return meet(b, build, i, into, out);
 }
 
@@ -332,20 +335,14 @@ static inline hyp_status unite(batch *b, size_t i, uint32_t number)
     return HYP_OK;
 }
 
-/* unite() where nobody is asked or told, nothing is recorded, and the late root was asked for: most of what runs do. */
-static inline hyp_status unite_silently(batch *b, const hyp_action *action, size_t i)
+/* unite() where nobody is asked or told, nothing is recorded, and the late root was asked for: most of what runs do. The
+ * class `left` is that of the left side. */
+static inline hyp_status unite_silently(batch *b, const hyp_build *build, size_t i, uint32_t left)
 {
     hyp_egraph *eg = b->eg;
-    const hyp_build *build = &action->late;
-    const uint32_t *kid = b->keys->kid[i];
-    uint32_t left = hyp_eg_now(eg, b->matches[i * b->words + action->root->reg]);
-    for (uint32_t j = 0; j < build->count && eg->pending.len > b->lost; j++) {
-        if (!hyp_moved(eg, kid[j])) continue;
-        set_key(b, build, i);
-        break;
-    }
-    size_t slot = hyp_table_probe_from(eg, b->keys->slot[i], b->keys->hash[i], build->op, kid);
-    uint32_t row = hyp_table_row(eg, slot), right = row == HYP_NONE ? left : class_of(eg, row);
+    if (key_is_stale(b, build, i)) set_key(b, build, i);
+    size_t slot = 0;
+    uint32_t row = probe(b, build, i, &slot), right = row == HYP_NONE ? left : class_of(eg, row);
     if (row == HYP_NONE)
         HYP_TRY(make_row(b, build, i, left, slot, &row));
     else if (left != right)
@@ -356,6 +353,18 @@ static inline hyp_status unite_silently(batch *b, const hyp_action *action, size
     return HYP_OK;
 }
 
+static hyp_status unite_all_silently(batch *b, const hyp_action *action)
+{
+    size_t end = b->end, words = b->words;
+    const uint32_t *left = &b->matches[b->first * words + action->root->reg];
+    for (size_t i = b->first; i < end; i++, left += words) {
+        if (is_out(b, i)) continue;
+        hyp_status status = unite_silently(b, &action->late, i, hyp_eg_now(b->eg, *left));
+        if (status != HYP_OK) HYP_TRY(refuse(b, i, 0, status));
+    }
+    return HYP_OK;
+}
+
 static hyp_status unite_all(batch *b)
 {
     const hyp_rule *rule = b->rule;
@@ -363,9 +372,10 @@ static hyp_status unite_all(batch *b)
     b->asked = rule->action_count == 1 && first->root && first->is_late && first->late.plain && !b->one_by_one;
     if (b->asked) ask(b, &first->late);
     bool silent = b->asked && !b->asks && !b->eg->explain && !b->ap->on_rewrite && !b->ap->rules->may_unite;
+    if (silent) return unite_all_silently(b, first);
     for (size_t i = b->first; i < b->end; i++) {
         for (uint32_t a = 0; a < rule->action_count && !is_out(b, i); a++) {
-            hyp_status status = silent ? unite_silently(b, first, i) : unite(b, i, a);
+            hyp_status status = unite(b, i, a);
             if (status != HYP_OK) HYP_TRY(refuse(b, i, a, status));
         }
     }
@@ -474,9 +484,8 @@ hyp_status hyp_apply_batch(hyp_applier *ap, uint32_t rule_index, const uint32_t 
     bool questions = rule->cond || rule->calls || ap->rules->may_unite;
     HYP_TRY(make_room(&b, count));
     memset(keys.grew, 0, count * sizeof *keys.grew);
-    for (size_t i = 0; i < count; i++) {
-        outcomes[i] = HYP_APPLIED_NOTHING;
-        if (!questions) continue;
+    for (size_t i = 0; i < count; i++) outcomes[i] = HYP_APPLIED_NOTHING;
+    for (size_t i = 0; i < count && questions; i++) {
         hyp_status status = hyp_apply_ask(ap, rule, matches + i * b.words, right_of(&b, i), &outcomes[i], diag);
         if (status != HYP_OK) HYP_TRY(refuse(&b, i, 0, status));
         b.some_are_out = b.some_are_out || outcomes[i] >= HYP_APPLIED_FORBIDDEN;

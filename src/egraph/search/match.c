@@ -172,46 +172,87 @@ static inline bool is_old(const run *m, uint32_t op, uint32_t row)
 
 /* A match like the one under way in the next place, where the last step of a plan writes what is its own. It is not
  * written before and copied: a word that is copied with its neighbours as soon as it is written makes the processor wait. */
-static inline uint32_t *next_match(hyp_search *s, uint32_t words)
+static inline void begin_match(uint32_t *to, const uint32_t *match, uint32_t words)
 {
-    uint32_t *to = s->buffer + s->buffered * words;
-    for (uint32_t w = 0; w < words; w += HYP_MATCH_COPY) memcpy(to + w, s->match + w, HYP_MATCH_COPY * sizeof *to);
-    return to;
+    for (uint32_t w = 0; w < words; w += HYP_MATCH_COPY) memcpy(to + w, match + w, HYP_MATCH_COPY * sizeof *to);
 }
 
-/* The members of a class that the last step takes, when no copy is stale. Gives where they end. */
-static hyp_status end_with_members(run *m, const hyp_step *step, uint32_t c, const hyp_member **e, const hyp_member *end)
+/* The members of a class that the last step takes, when no copy is stale. Gives where they end. Inlined for matches of at
+ * most `most` words. */
+static inline hyp_status take_members(run *m, const hyp_step *step, uint32_t most, const hyp_member **at,
+                                      const hyp_member *end)
 {
     hyp_search *s = m->s;
-    uint32_t words = hyp_match_words(s->rule);
-    s->match[step->class_reg] = c;
-    for (; *e < end && MEMBER_KEY(**e) == step->op; ++*e) {
-        if (step->only_old && !is_old(m, (*e)->op, (*e)->row)) continue;
-        uint32_t *to = next_match(s, words);
-        to[step->kid_reg[0]] = (*e)->kid[0];
-        to[step->kid_reg[1]] = (*e)->kid[1];
-        to[step->row_at] = (*e)->row;
-        if (++s->buffered == HYP_MATCH_BATCH) HYP_TRY(flush(s));
+    const uint32_t op = step->op, kid0 = step->kid_reg[0], kid1 = step->kid_reg[1], row_at = step->row_at;
+    const uint32_t words = hyp_match_words(s->rule);
+    const bool only_old = step->only_old;
+    size_t n = s->buffered;
+    uint32_t *to = s->buffer + n * words;
+    const hyp_member *e = *at;
+    for (; e < end && MEMBER_KEY(*e) == op; e++) {
+        if (only_old && !is_old(m, e->op, e->row)) continue;
+        begin_match(to, s->match, most);
+        to[kid0] = e->kid[0];
+        to[kid1] = e->kid[1];
+        to[row_at] = e->row;
+        to += words;
+        if (++n < HYP_MATCH_BATCH) continue;
+        s->buffered = n;
+        HYP_TRY(flush(s));
+        n = 0;
+        to = s->buffer;
     }
+    s->buffered = n;
+    *at = e;
+    return HYP_OK;
+}
+
+static hyp_status end_with_members(run *m, const hyp_step *step, uint32_t c, const hyp_member **e, const hyp_member *end)
+{
+    uint32_t words = hyp_match_words(m->s->rule);
+    m->s->match[step->class_reg] = c;
+    if (words <= HYP_MATCH_COPY) return take_members(m, step, HYP_MATCH_COPY, e, end);
+    if (words <= 2 * HYP_MATCH_COPY) return take_members(m, step, 2 * HYP_MATCH_COPY, e, end);
+    return take_members(m, step, words, e, end);
+}
+
+/* The same for the uses of a class. */
+static inline hyp_status take_uses(run *m, const hyp_step *step, uint32_t most, const hyp_use **at, const hyp_use *end)
+{
+    hyp_search *s = m->s;
+    const uint32_t other = step->kid_reg[1 - step->via], class_reg = step->class_reg, row_at = step->row_at;
+    const uint32_t words = hyp_match_words(s->rule);
+    const uint64_t want = (uint64_t)step->op << 1 | step->via;
+    const bool only_old = step->only_old, bind_class = step->bind_class;
+    size_t n = s->buffered;
+    uint32_t *to = s->buffer + n * words;
+    const hyp_use *e = *at;
+    for (; e < end && USE_KEY(*e) == want; e++) {
+        uint32_t row = e->slot >> 1;
+        if (only_old && !is_old(m, e->op, row)) continue;
+        if (!bind_class && s->match[class_reg] != e->home) continue;
+        begin_match(to, s->match, most);
+        to[other] = e->other;
+        to[class_reg] = e->home;
+        to[row_at] = row;
+        to += words;
+        if (++n < HYP_MATCH_BATCH) continue;
+        s->buffered = n;
+        HYP_TRY(flush(s));
+        n = 0;
+        to = s->buffer;
+    }
+    s->buffered = n;
+    *at = e;
     return HYP_OK;
 }
 
 static hyp_status end_with_uses(run *m, const hyp_step *step, const hyp_use **e, const hyp_use *end)
 {
-    hyp_search *s = m->s;
-    uint32_t words = hyp_match_words(s->rule), other = step->kid_reg[1 - step->via];
-    uint64_t want = (uint64_t)step->op << 1 | step->via;
-    for (; *e < end && USE_KEY(**e) == want; ++*e) {
-        uint32_t row = (*e)->slot >> 1;
-        if (step->only_old && !is_old(m, (*e)->op, row)) continue;
-        if (!step->bind_class && s->match[step->class_reg] != (*e)->home) continue;
-        uint32_t *to = next_match(s, words);
-        to[other] = (*e)->other;
-        to[step->class_reg] = (*e)->home;
-        to[step->row_at] = row;
-        if (++s->buffered == HYP_MATCH_BATCH) HYP_TRY(flush(s));
-    }
-    return HYP_OK;
+    uint32_t words = hyp_match_words(m->s->rule);
+    if (words <= HYP_MATCH_COPY) return take_uses(m, step, HYP_MATCH_COPY, e, end);
+    if (words <= 2 * HYP_MATCH_COPY) return take_uses(m, step, 2 * HYP_MATCH_COPY, e, end);
+    return take_uses(m, step, words, e, end);
 }
 
 static hyp_status walk_members(run *m, uint32_t i, uint32_t c)
@@ -225,7 +266,7 @@ static hyp_status walk_members(run *m, uint32_t i, uint32_t c)
         bool clean = x->changed == 0;
         narrow(x->members, MEMBER_KEY, op, at.at, at.end);
         const hyp_member *e = x->members + at.at, *end = x->members + at.end;
-        if (clean && step->is_end) HYP_TRY(end_with_members(m, step, c, &e, end));
+        if (clean && step->is_end && e < end && MEMBER_KEY(*e) == op) HYP_TRY(end_with_members(m, step, c, &e, end));
         for (; e < end && MEMBER_KEY(*e) == op; e++) {
             if (!clean && hyp_index_stale(x, e->row))
                 HYP_TRY(try_row(m, i, e->row));
@@ -254,7 +295,7 @@ static hyp_status walk_uses(run *m, uint32_t i, uint32_t c)
         bool clean = x->changed == 0;
         narrow(x->uses, USE_KEY, want, at.at, at.end);
         const hyp_use *e = x->uses + at.at, *end = x->uses + at.end;
-        if (clean && step->is_end) HYP_TRY(end_with_uses(m, step, &e, end));
+        if (clean && step->is_end && e < end && USE_KEY(*e) == want) HYP_TRY(end_with_uses(m, step, &e, end));
         for (; e < end && USE_KEY(*e) == want; e++) {
             uint32_t row = e->slot >> 1;
             if (!clean && hyp_index_stale(x, row))
