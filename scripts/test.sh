@@ -66,7 +66,7 @@ everything() {
     check dev
     # The kernels for lesser processors, too, as far as this one can run them.
     levels=
-    kernels='cpu|convolutions|pools|engine|vec|vectors|kernels|far|nn|integers|widened|doubles|recurrent|.*_gradients?'
+    kernels='cpu|cpu_attention|cpu_elementwise|convolutions|pools|engine|vec|vectors|kernels|far|nn|integers|widened|doubles|recurrent|.*_gradients?'
     grep -q -w avx2 /proc/cpuinfo && levels=generic
     grep -q -w avx512bw /proc/cpuinfo && levels="$levels avx2"
     for level in $levels; do
