@@ -167,7 +167,7 @@ def check_targets(folder):
     assert predicted["cpu"] == predicted["cpu:any"] and predicted["cuda"] == predicted["cuda:h200"], predicted
     assert predicted["cpu:native"] in (predicted["cpu"], predicted["cpu:generic"], predicted["cpu:avx2"], predicted["cpu:avx512"])
     assert len({predicted[t] for t in ("cpu", "cpu:generic", "cpu:avx2", "cpu:avx512", "cuda", "cuda:h100")}) == 6, predicted
-    for wrong in ("cpu:", "cpu:h200", "cuda:native", "avx2", "cpu:avx2:x"):
+    for wrong in ("cpu:", "cpu:h200", "cuda:avx2", "avx2", "cpu:avx2:x"):
         assert "cpu (:any :generic :avx2 :avx512 :neon :native), cuda (:h200 :h100)" in hyp.tool("hypatiac", MODEL, "-o", plan, "--target", wrong).stderr
 
     # With more threads a plan is never predicted to take longer, and a large layer is predicted to take less.
