@@ -322,15 +322,35 @@ static hyp_status note_input_parts(hyp_lowering *l, const hyp_node *node, uint32
 {
     hyp_parts k = {0}, v = {0};
     *out_done = false;
-    if (node->op == HYP_OP_concat) HYP_TRY(hyp_lower_find_parts(l, node->inputs[i], &k));
+    if (node->op == HYP_OP_concat) HYP_TRY(hyp_lower_find_copied_parts(l, node->inputs[i], &k));
     if (node->op == HYP_OP_attention && (i == 1 || i == 2)) HYP_TRY(hyp_lower_find_key_parts(l, node, &k, &v));
     return note_parts(l, i == 2 && node->op == HYP_OP_attention ? &v : &k, out_done);
+}
+
+static bool is_moved(hyp_op op)
+{
+    return op == HYP_OP_transpose || op == HYP_OP_split || op == HYP_OP_slice || hyp_op_get(op)->flags & HYP_OPF_VIEW;
+}
+
+/* What is there as a tensor whatever concats read of it, also behind what only moves. */
+static void find_whole(hyp_lowering *l)
+{
+    for (size_t v = 0; v < l->graph->values.len; v++) l->values[v].whole = l->values[v].shown;
+    for (size_t n = l->graph->nodes.len; n-- > 0;) {
+        const hyp_node *node = &l->graph->nodes.data[n];
+        bool whole = node->op != HYP_OP_concat && !is_moved(node->op);
+        for (uint32_t i = 0; i < node->output_count && is_moved(node->op); i++)
+            whole = whole || l->values[node->outputs[i]].whole;
+        for (uint32_t i = 0; i < node->input_count && whole; i++)
+            if (node->inputs[i] != HYP_NO_VALUE) l->values[node->inputs[i]].whole = true;
+    }
 }
 
 hyp_status hyp_lower_analyse(hyp_lowering *l)
 {
     HYP_TRY(find_constants(l));
     claim_outputs(l);
+    find_whole(l);
     for (hyp_node_id n = (hyp_node_id)l->graph->nodes.len; n-- > 0;) {
         const hyp_node *node = &l->graph->nodes.data[n];
         uint32_t flags = flags_of(node), group = 0;

@@ -152,7 +152,7 @@ static hyp_status emit_input(hyp_lowering *l, const hyp_node *node, hyp_value_id
 }
 
 /* Parts are read where they lie: a part that was cut out, or whose axes changed places, is not made by itself first,
- * and of one that is a concat its own parts are copied. */
+ * and of one that is a concat, and nothing else, its own parts are copied. */
 hyp_status hyp_emit_concat(hyp_lowering *l, const hyp_node *node)
 {
     const hyp_type *whole = &hyp_lower_value(l, node->outputs[0])->type;
@@ -165,7 +165,7 @@ hyp_status hyp_emit_concat(hyp_lowering *l, const hyp_node *node)
         hyp_view view;
         hyp_parts parts;
         HYP_TRY(part_of(l, whole, &type, axis, strides, &offset, &at));
-        HYP_TRY(hyp_lower_find_parts(l, node->inputs[i], &parts));
+        HYP_TRY(hyp_lower_find_copied_parts(l, node->inputs[i], &parts));
         for (uint32_t j = 0; parts.concat && j < parts.concat->input_count; j++) {
             hyp_dim step;
             HYP_TRY(hyp_lower_find_part(l, &parts, j, &view, &type.dims[parts.axis]));

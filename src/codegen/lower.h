@@ -25,6 +25,7 @@ typedef struct hyp_value_info {
     bool apart;            /* it must exist as a tensor: its readers are not all in one pointwise group */
     bool outside;          /* something else than a pointwise group reads it */
     bool shown;            /* it is an output of the graph */
+    bool whole;            /* it is that, or a node other than a concat reads it, or what it is moved to */
     uint32_t group_plus1;  /* the group of all its readers so far */
     uint32_t tensor_plus1; /* the tensor made for it */
     uint32_t output_plus1; /* the graph output in whose memory it is computed */
@@ -130,6 +131,8 @@ typedef struct hyp_parts {
     int32_t from[HYP_MAX_RANK]; /* by axis of the value: that of the concat's result; -1: none, it is of one element */
 } hyp_parts;
 hyp_status hyp_lower_find_parts(hyp_lowering *l, hyp_value_id v, hyp_parts *out);
+/* The same of an input of a concat, whose parts are copied in its place; not where it is there as a tensor in any case. */
+hyp_status hyp_lower_find_copied_parts(hyp_lowering *l, hyp_value_id v, hyp_parts *out);
 /* Part i as it lies behind views, strides by axis of the whole value, and its size along the axis. */
 hyp_status hyp_lower_find_part(hyp_lowering *l, const hyp_parts *parts, uint32_t i, hyp_view *out, hyp_dim *out_size);
 /* The keys and values of an attention of one row that come in two parts of the same sizes, such as those of the past

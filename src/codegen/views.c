@@ -236,6 +236,13 @@ hyp_status hyp_lower_find_parts(hyp_lowering *l, hyp_value_id v, hyp_parts *out)
     return HYP_OK;
 }
 
+hyp_status hyp_lower_find_copied_parts(hyp_lowering *l, hyp_value_id v, hyp_parts *out)
+{
+    HYP_TRY(hyp_lower_find_parts(l, v, out));
+    if (out->concat && l->values[out->concat->outputs[0]].whole) *out = (hyp_parts){0};
+    return HYP_OK;
+}
+
 hyp_status hyp_lower_find_part(hyp_lowering *l, const hyp_parts *parts, uint32_t i, hyp_view *out, hyp_dim *out_size)
 {
     hyp_value_id part = parts->concat->inputs[i];

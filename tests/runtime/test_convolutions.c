@@ -473,6 +473,7 @@ static void check_windows(const hyp_cpu_kernels *kernels, const lines_of_windows
                            .apart = o->gap[0] * line,
                            .runs = gaps ? o->kernel[1] : 1,
                            .gap = o->gap[1] * o->channels,
+                           .y_place = o->results,
                            .top = o->top,
                            .step = o->stride[0],
                            .spread = o->gap[0],

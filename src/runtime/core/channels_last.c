@@ -300,7 +300,7 @@ hyp_status hyp_choose_layouts(const HypPlan__Program *p, const int64_t *values, 
         const HypPlan__Tensor *tensor = p->tensors[t], *root = p->tensors[hyp_plan_root(p, t)];
         channels_last[t] = root->place == HYP_PLAN__PLACE__PLACE_SCRATCH &&
                            is_candidate(tensor, values, types, most_axes) &&
-                           (root == tensor || (also & HYP_LAST_WALKED && is_part(p, tensor, values)));
+                           (root == tensor || (also & HYP_LAST_PARTS && is_part(p, tensor, values)));
     }
     strike_out(p, values, also, channels_last);
     if (!(also & HYP_LAST_COPIED)) return HYP_OK;

@@ -9,7 +9,8 @@
 enum {
     HYP_LAST_REDUCED = 1, /* steps that reduce all spatial axes may read them */
     HYP_LAST_COPIED = 2,  /* copies that laid_box.h knows may read and write them */
-    HYP_LAST_WALKED = 4,  /* pointwise steps that laid_box.h knows may, and windows be parts of them */
+    HYP_LAST_WALKED = 4,  /* pointwise steps that laid_box.h knows may */
+    HYP_LAST_PARTS = 16,  /* windows may be parts of them */
     HYP_LAST_TRAINED = 8  /* statistics of batch normalizations, and gradients of those and of max-pools, may */
 };
 /* Finds them under these dims, among scratch tensors of some types (bit 1 << hyp_dtype) and 3 to most_axes axes: those

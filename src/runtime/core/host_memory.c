@@ -117,13 +117,18 @@ hyp_status hyp_host_memory_grow(hyp_host_memory *m, const int64_t *values, size_
         status = grow(m, &m->slots[s], &m->slot_bytes[s], want[s], diag);
     if (status == HYP_OK) status = hyp_host_memory_grow_work(m, work_bytes, diag);
     hyp_free(want);
-    /* Also after a failure: the slots that grew have moved. */
+    hyp_host_memory_place(m); /* also after a failure: the slots that grew have moved */
+    return status;
+}
+
+void hyp_host_memory_place(hyp_host_memory *m)
+{
+    const HypPlan__Program *p = m->plan->program;
     for (uint32_t t = 0; t < p->n_tensors; t++) {
         const HypPlan__Tensor *root = p->tensors[hyp_plan_root(p, t)];
         if (root->place == HYP_PLAN__PLACE__PLACE_SCRATCH)
             m->at[t] = address_of(p, t, m->slots[root->slot]);
     }
-    return status;
 }
 
 hyp_status hyp_host_memory_grow_work(hyp_host_memory *m, size_t bytes, hyp_diag *diag)

@@ -37,6 +37,8 @@ HYP_NODISCARD hyp_status hyp_host_memory_growth(const hyp_host_memory *m, const 
                                                 size_t *out, hyp_diag *diag);
 /* Makes `work` at least this large; it may move, and what was in it is lost. */
 HYP_NODISCARD hyp_status hyp_host_memory_grow_work(hyp_host_memory *m, size_t bytes, hyp_diag *diag);
+/* Sets the addresses of scratch tensors to those in their slots, as growing does. */
+void hyp_host_memory_place(hyp_host_memory *m);
 /* Sets the addresses of inputs and outputs for one run. */
 void hyp_host_memory_bind(hyp_host_memory *m, const hyp_bindings *bindings);
 size_t hyp_host_memory_bytes(const hyp_host_memory *m);

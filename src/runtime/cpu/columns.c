@@ -22,6 +22,7 @@ typedef struct columns {
     const hyp_mlp *weights; /* of the model: one layer from a place of x to [kernel..., channel] */
     uint32_t x, bias, y;    /* tensors; bias UINT32_MAX: none */
     bool x_last, y_last;    /* their channels are */
+    int64_t y_apart;        /* floats from place to place of y, if they are */
     bool flip;              /* the kernel is turned around */
     hyp_block_instr act;
     int64_t batch, in_channels, channels, taps;
@@ -126,7 +127,8 @@ static void sums_part(void *state, int64_t begin, int64_t end, int thread)
     const columns *s = r->s;
     int64_t width = s->in[X] * s->taps * s->channels, n = s->out[X] * s->channels;
     float *room = (float *)((char *)work(r, s->made_at) + (size_t)thread * s->made_bytes);
-    bool in_place = s->y_last && s->channels >= r->run->kernels->width && s->act.op == HYP_PLAN__POINTWISE__OP__CAST;
+    bool in_place = s->y_last && s->y_apart == s->channels && s->channels >= r->run->kernels->width &&
+                    s->act.op == HYP_PLAN__POINTWISE__OP__CAST;
     memset(room + n, 0, PAD * sizeof *room);
     for (int64_t o = r->begin + begin; o < r->begin + end; o++) {
         const float *rows[MOST_TAPS];
@@ -139,7 +141,9 @@ static void sums_part(void *state, int64_t begin, int64_t end, int thread)
         r->run->kernels->add_parts(&parts, s->out[X], r->bias, s->channels, made);
         if (s->act.op != HYP_PLAN__POINTWISE__OP__CAST) r->run->kernels->activate(&s->act, made, n);
         if (in_place) continue;
-        if (s->y_last || s->channels == 1)
+        if (s->y_last && s->y_apart != s->channels)
+            hyp_cpu_copy_rows(made, s->channels, r->y + o * s->out[X] * s->y_apart, s->y_apart, s->out[X], s->channels);
+        else if (s->y_last || s->channels == 1)
             memcpy(r->y + o * n, made, (size_t)n * sizeof *made);
         else
             r->run->kernels->transpose(made, s->out[X], s->channels, s->channels, r->y + o * s->out[X],
@@ -184,7 +188,7 @@ static hyp_status run_columns(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_
     for (int64_t i = 0; i < s->batch; i++) {
         run_image(&r);
         r.x += s->in_channels * s->in[Y] * s->in[X];
-        r.y += s->channels * s->out[Y] * s->out[X];
+        r.y += s->y_apart * s->out[Y] * s->out[X];
     }
     return HYP_OK;
 }
@@ -307,6 +311,8 @@ hyp_status hyp_cpu_prepare_columns(hyp_cpu_model *model, uint32_t step, const in
     if (!s) return hyp_fail_memory(diag, sizeof *s);
     *s = (columns){.x = c.x, .y = c.y, .bias = c.bias_plus1 - 1, .x_last = c.x_last, .y_last = c.y_last};
     bool can = fill(s, &c.conv, transpose) && choose_tile(s);
+    int64_t apart = hyp_cpu_apart(op, c.y);
+    s->y_apart = apart ? apart : s->channels;
     hyp_status status = can ? make(model, step, s, c.w, &op->work_bytes, diag) : HYP_OK;
     return hyp_cpu_finish_op(op, status, can, run_columns, columns_destroy, s);
 }

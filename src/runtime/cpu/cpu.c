@@ -262,10 +262,10 @@ static hyp_status make_fast(hyp_cpu_model *model, uint32_t step, const int64_t *
         if (form == HYP_CPU_ONEDNN) return hyp_dnnl_prepare_attention(model, values, op, diag);
 #endif
         return hyp_cpu_prepare_attention(model, values, op, diag);
-    case HYP_PLAN__STEP__KERNEL_POINTWISE: return hyp_cpu_prepare_pointwise(model, values, op, diag);
+    case HYP_PLAN__STEP__KERNEL_POINTWISE: return hyp_cpu_prepare_pointwise(model, values, channels_last, op, diag);
     case HYP_PLAN__STEP__KERNEL_REDUCE: return hyp_cpu_prepare_reduce(model, values, channels_last, op, diag);
     case HYP_PLAN__STEP__KERNEL_COPY:
-        return hyp_cpu_prepare_copy(model, values, channels_last, step ? op - 1 : NULL, op, diag);
+        return hyp_cpu_prepare_copy(model, step, values, channels_last, step ? op - 1 : NULL, op, diag);
     case HYP_PLAN__STEP__KERNEL_SOFTMAX: hyp_cpu_prepare_softmax(model, op); return HYP_OK;
     case HYP_PLAN__STEP__KERNEL_CALL:
         if (form == HYP_CPU_WINDOWS || form == HYP_CPU_NEIGHBOURS)
@@ -279,11 +279,13 @@ static hyp_status make_fast(hyp_cpu_model *model, uint32_t step, const int64_t *
     }
 }
 
-hyp_status hyp_cpu_make_op(hyp_cpu_session *s, uint32_t step, const int64_t *values, const bool *channels_last,
-                           hyp_cpu_form form, hyp_cpu_op *op, hyp_diag *diag)
+hyp_status hyp_cpu_make_op(hyp_cpu_session *s, uint32_t step, const hyp_cpu_prepared *p, hyp_cpu_form form, hyp_cpu_op *op,
+                           hyp_diag *diag)
 {
     const HypPlan__Program *program = s->model->plan->program;
+    const int64_t *values = p->values;
     op->step = program->steps[step];
+    op->places = p->places;
     op->threads = form == HYP_CPU_ONEDNN_ALONE ? 1 : s->model->device->threads;
     if (op->step->kernel_case == HYP_PLAN__STEP__KERNEL_CUSTOM) {
         op->run = run_custom;
@@ -295,7 +297,7 @@ hyp_status hyp_cpu_make_op(hyp_cpu_session *s, uint32_t step, const int64_t *val
         op->work_bytes = hyp_reference_work(program, op->step, values);
     } else {
         hyp_cpu_model *model = hyp_cpu_has_step(s->model, step) ? s->model : s->model->wide;
-        HYP_TRY(make_fast(model, step, values, channels_last, form, op, diag));
+        HYP_TRY(make_fast(model, step, values, p->channels_last, form, op, diag));
         if (op->run && model->widens) HYP_TRY(hyp_cpu_widen_op(model->widens, values, op, diag));
     }
     if (op->run && hyp_plan_writes_nothing(program, op->step, values)) op->run = run_nothing;
@@ -320,6 +322,7 @@ void hyp_cpu_release(const hyp_cpu_session *s, hyp_cpu_prepared *p)
 {
     for (size_t i = 0; i < s->model->plan->program->n_steps; i++)
         if (p->ops[i].destroy) p->ops[i].destroy(p->ops[i].state);
+    hyp_cpu_places_free(p->places);
     hyp_free(p->channels_last);
     hyp_free(p->choices);
     hyp_free(p);
@@ -331,13 +334,16 @@ static hyp_status prepare_op(hyp_cpu_session *s, uint32_t step, const hyp_tuning
 {
     hyp_choice *c = &p->choices[step];
     hyp_cpu_op *op = &p->ops[step];
-    hyp_cpu_offer(s->model, step, p->values, p->channels_last, c);
+    if (p->places && p->places->copied[step]) {
+        hyp_choice_init(c);
+        hyp_choice_offer(c, "it lies there already", HYP_CPU_OWN, 0, NULL);
+    }
     for (;;) {
         const hyp_alternative *a = hyp_choose(c, known);
-        HYP_TRY(
-            hyp_cpu_make_op(s, step, p->values, p->channels_last, a ? (hyp_cpu_form)a->form : HYP_CPU_PLAIN, op, diag));
+        HYP_TRY(hyp_cpu_make_op(s, step, p, a ? (hyp_cpu_form)a->form : HYP_CPU_PLAIN, op, diag));
         if (op->run) break;
         c->list[c->taken].cannot = "it has no kernel for this";
+        p->changed = true;
     }
     if (op->work_bytes > p->work_bytes) p->work_bytes = op->work_bytes;
     return HYP_OK;
@@ -353,7 +359,11 @@ static bool misses_layouts(const hyp_cpu_session *s, const hyp_cpu_prepared *p)
     return misses;
 }
 
-static hyp_status prepare_ops(hyp_cpu_session *s, const int64_t *values, bool layouts, const hyp_tuning *known,
+typedef struct freedom {
+    bool layouts, places; /* tensors may lie with the channels last, and in rows of others */
+} freedom;
+
+static hyp_status prepare_ops(hyp_cpu_session *s, const int64_t *values, freedom may, const hyp_tuning *known,
                               hyp_cpu_prepared **out, hyp_diag *diag)
 {
     const HypPlan__Program *program = s->model->plan->program;
@@ -365,28 +375,36 @@ static hyp_status prepare_ops(hyp_cpu_session *s, const int64_t *values, bool la
     p->choices = hyp_calloc(program->n_steps, sizeof *p->choices);
     if (!p->channels_last || !p->choices) return hyp_fail_memory(diag, program->n_steps * sizeof *p->choices);
 #ifdef HYP_HAVE_ONEDNN
-    if (layouts)
+    if (may.layouts)
         HYP_TRY(hyp_choose_layouts(program, values, 1u << HYP_F32, 2 + HYP_DNNL_SPATIAL,
-                                   HYP_LAST_COPIED | HYP_LAST_REDUCED, p->channels_last, diag));
-#else
-    (void)layouts;
+                                   HYP_LAST_COPIED | HYP_LAST_REDUCED | HYP_LAST_WALKED, p->channels_last, diag));
 #endif
+    for (uint32_t i = 0; i < program->n_steps; i++) {
+        hyp_cpu_offer(s->model, i, values, p->channels_last, &p->choices[i]);
+        hyp_choose(&p->choices[i], known);
+    }
+    p->serial = ++s->serials;
+    if (may.places) HYP_TRY(hyp_cpu_choose_places(s, p, diag));
     for (uint32_t i = 0; i < program->n_steps; i++) HYP_TRY(prepare_op(s, i, known, p, diag));
-    return HYP_OK;
+    if (!p->places) return HYP_OK;
+    p->rooms_at = p->work_bytes;
+    return hyp_add_size(p->work_bytes, p->places->bytes, &p->work_bytes) ? HYP_OK : hyp_fail_memory(diag, SIZE_MAX);
 }
 
 /* All but the scratch memory. */
-static hyp_status prepare_all_ops(hyp_cpu_session *s, const int64_t *values, const hyp_tuning *known,
+static hyp_status prepare_all_ops(hyp_cpu_session *s, const int64_t *values, const hyp_tuning *known, bool apart,
                                   hyp_cpu_prepared **out, hyp_diag *diag)
 {
     hyp_cpu_prepared *p = NULL;
+    freedom may = {.layouts = true, .places = !apart};
 #ifdef HYP_HAVE_ONEDNN
     int threads_before = hyp_dnnl_set_threads(s->model->device->dnnl, 1);
 #endif
-    hyp_status status = prepare_ops(s, values, true, known, &p, diag);
-    if (status == HYP_OK && misses_layouts(s, p)) { /* rare: everything again, in the plan's layout */
+    hyp_status status = prepare_ops(s, values, may, known, &p, diag);
+    while (status == HYP_OK && (misses_layouts(s, p) || (p->places && p->changed))) { /* rare: everything again */
+        may = (freedom){.layouts = !misses_layouts(s, p)};
         hyp_cpu_release(s, p);
-        status = prepare_ops(s, values, false, known, &p, diag);
+        status = prepare_ops(s, values, may, known, &p, diag);
     }
 #ifdef HYP_HAVE_ONEDNN
     hyp_dnnl_set_threads(s->model->device->dnnl, threads_before);
@@ -398,12 +416,13 @@ static hyp_status prepare_all_ops(hyp_cpu_session *s, const int64_t *values, con
     return status;
 }
 
-hyp_status hyp_cpu_prepare(hyp_cpu_session *s, const int64_t *values, const hyp_tuning *known, hyp_cpu_prepared **out,
-                           hyp_diag *diag)
+hyp_status hyp_cpu_prepare(hyp_cpu_session *s, const int64_t *values, const hyp_tuning *known, bool apart,
+                           hyp_cpu_prepared **out, hyp_diag *diag)
 {
     hyp_cpu_prepared *p;
-    HYP_TRY(prepare_all_ops(s, values, known, &p, diag));
+    HYP_TRY(prepare_all_ops(s, values, known, apart, &p, diag));
     hyp_status status = hyp_host_memory_grow(&s->memory, values, p->work_bytes, diag);
+    s->placed = 0; /* memory has moved */
     if (status == HYP_OK)
         *out = p;
     else
@@ -416,7 +435,7 @@ static hyp_status measure(void *opaque, const int64_t *values, size_t *out, hyp_
     hyp_cpu_session *s = opaque;
     hyp_cpu_prepared *p;
     size_t before = hyp_mem_used(hyp_mem_charged()), more;
-    HYP_TRY(prepare_all_ops(s, values, &s->tuning, &p, diag));
+    HYP_TRY(prepare_all_ops(s, values, &s->tuning, false, &p, diag));
     size_t notes = hyp_mem_used(hyp_mem_charged()) - before;
     hyp_status status = hyp_host_memory_growth(&s->memory, values, p->work_bytes, &more, diag);
     hyp_cpu_release(s, p);
@@ -428,7 +447,7 @@ static hyp_status prepare(void *opaque, const int64_t *values, void **out_prepar
 {
     hyp_cpu_session *s = opaque;
     hyp_cpu_prepared *p;
-    HYP_TRY(hyp_cpu_prepare(s, values, &s->tuning, &p, diag));
+    HYP_TRY(hyp_cpu_prepare(s, values, &s->tuning, false, &p, diag));
     *out_prepared = p;
     return HYP_OK;
 }
@@ -465,6 +484,7 @@ static hyp_status run(void *opaque, void *opaque_prepared, const hyp_bindings *b
 {
     hyp_cpu_session *s = opaque;
     const hyp_cpu_prepared *p = opaque_prepared;
+    hyp_cpu_take_places(s, p);
     hyp_host_memory_bind(&s->memory, bindings);
     hyp_cpu_device *device = s->model->device;
     const bool begins = device->threads > 1 && !bindings->within;

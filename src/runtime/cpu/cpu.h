@@ -12,6 +12,7 @@
 #include "runtime/core/host_memory.h"
 #include "runtime/core/shared_block.h"
 #include "runtime/core/thread_pool.h"
+#include "runtime/cpu/places.h"
 #include "runtime/cpu/vector_kernels.h"
 #include "runtime/reference/reference.h"
 
@@ -86,33 +87,46 @@ typedef struct hyp_cpu_op {
     void (*destroy)(void *state);
     void *state;
     const HypPlan__Step *step;
-    size_t work_bytes; /* that `run` needs at work */
-    int threads;       /* that it is made for */
+    const hyp_cpu_places *places; /* where its tensors lie; NULL: each by itself */
+    size_t work_bytes;            /* that `run` needs at work */
+    int threads;                  /* that it is made for */
 } hyp_cpu_op;
+
+/* Floats from place to place of an image with the channels last; 0: it is dense. */
+static inline int64_t hyp_cpu_apart(const hyp_cpu_op *op, uint32_t tensor)
+{
+    return op->places ? op->places->of[tensor].apart : 0;
+}
 
 typedef struct hyp_cpu_session {
     hyp_cpu_model *model;
     hyp_host_memory memory;
     hyp_tuning tuning;
     void **streams; /* of oneDNN, one for each thread of a run */
+    uint64_t serials, placed; /* of shapes prepared; whose places the addresses are, 0: those of slots */
 } hyp_cpu_session;
 
 typedef struct hyp_cpu_prepared {
     const int64_t *values;
-    size_t work_bytes;   /* the most that an op needs */
+    size_t work_bytes;   /* the most that an op needs, and rooms behind that */
     bool *channels_last; /* by tensor: how it lies in memory; see hyp_choose_layouts */
+    hyp_cpu_places *places; /* NULL: each tensor lies by itself */
+    size_t rooms_at;        /* where rooms begin in the work space */
+    uint64_t serial;        /* of the session's, from 1 */
+    bool changed;           /* a step is done otherwise than `places` were chosen for */
     hyp_choice *choices; /* one per step */
     hyp_cpu_op ops[];    /* one per step */
 } hyp_cpu_prepared;
 
-/* cpu.c, for tuning. Shapes as `known` has it, which may be NULL; released by hyp_cpu_release. */
-HYP_NODISCARD hyp_status hyp_cpu_prepare(hyp_cpu_session *s, const int64_t *values, const hyp_tuning *known,
+/* cpu.c, for tuning. Shapes as `known` has it, which may be NULL; released by hyp_cpu_release. apart: each tensor lies by
+ * itself, so that any alternative of a step can be run. */
+HYP_NODISCARD hyp_status hyp_cpu_prepare(hyp_cpu_session *s, const int64_t *values, const hyp_tuning *known, bool apart,
                                          hyp_cpu_prepared **out, hyp_diag *diag);
 void hyp_cpu_release(const hyp_cpu_session *s, hyp_cpu_prepared *p);
 /* Makes the operation of one step in this form; op->run stays NULL where there is no kernel for it. Its work space is
  * the caller's to make. */
-HYP_NODISCARD hyp_status hyp_cpu_make_op(hyp_cpu_session *s, uint32_t step, const int64_t *values,
-                                         const bool *channels_last, hyp_cpu_form form, hyp_cpu_op *op, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cpu_make_op(hyp_cpu_session *s, uint32_t step, const hyp_cpu_prepared *p, hyp_cpu_form form,
+                                         hyp_cpu_op *op, hyp_diag *diag);
 /* model.c: hyp_backend.load, .unload and .load_bound. */
 HYP_NODISCARD hyp_status hyp_cpu_load(void *device, const hyp_plan *plan, void **out_model, hyp_diag *diag);
 void hyp_cpu_unload(void *model);
@@ -158,14 +172,15 @@ HYP_NODISCARD hyp_status hyp_cpu_prepare_integers(hyp_cpu_model *model, uint32_t
                                                   hyp_cpu_op *op, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_cpu_prepare_integer_conv(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                       const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
-HYP_NODISCARD hyp_status hyp_cpu_prepare_pointwise(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
-                                                   hyp_diag *diag);
+/* channels_last as hyp_choose_layouts found it. */
+HYP_NODISCARD hyp_status hyp_cpu_prepare_pointwise(hyp_cpu_model *model, const int64_t *values, const bool *channels_last,
+                                                   hyp_cpu_op *op, hyp_diag *diag);
 HYP_NODISCARD hyp_status hyp_cpu_prepare_reduce(hyp_cpu_model *model, const int64_t *values, const bool *channels_last,
                                                 hyp_cpu_op *op, hyp_diag *diag);
 /* `before`: the operation of the step before, NULL for the first; copies into one tensor run together. channels_last as
  * hyp_choose_layouts found it. */
-HYP_NODISCARD hyp_status hyp_cpu_prepare_copy(hyp_cpu_model *model, const int64_t *values, const bool *channels_last,
-                                              hyp_cpu_op *before, hyp_cpu_op *op, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cpu_prepare_copy(hyp_cpu_model *model, uint32_t step, const int64_t *values,
+                                              const bool *channels_last, hyp_cpu_op *before, hyp_cpu_op *op, hyp_diag *diag);
 /* In what form else than the plain one calls of this kernel are done, if there is one. */
 hyp_cpu_form hyp_cpu_call_form(const char *kernel);
 /* resize.c; channels_last as hyp_choose_layouts found it. */

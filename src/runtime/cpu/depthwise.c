@@ -136,7 +136,7 @@ hyp_status hyp_cpu_prepare_depthwise(hyp_cpu_model *model, uint32_t step, const 
                               .gap = v->window.dilation[along] * v->group,
                               .step = v->window.stride[along] * v->group};
     hyp_status status = hyp_cpu_find_grouped(model, step, &c, pack, &s->conv.bias, diag);
-    if (status == HYP_OK) status = hyp_lines_init(&s->lines, &v->window, v->group, diag);
+    if (status == HYP_OK) status = hyp_lines_init(&s->lines, &v->window, v->group, v->group, diag);
     if (status == HYP_OK) s->weights = s->conv.bias + v->group;
     bool moves =
         c.added_plus1 && c.added_last != c.y_last && hyp_plan_same_slot(model->plan->program, c.added_plus1 - 1, c.y);

@@ -139,7 +139,8 @@ hyp_status hyp_cpu_prepare_grouped(hyp_cpu_model *model, uint32_t step, const in
     s->act = hyp_cpu_conv_act(v);
     s->conv = (hyp_grouped){.groups = v->group, .in = v->in_channels, .out = v->out_channels};
     hyp_status status = hyp_cpu_find_grouped(model, step, &c, pack, &s->conv.bias, diag);
-    if (status == HYP_OK) status = hyp_lines_init(&s->lines, &v->window, v->group * v->in_channels, diag);
+    int64_t channels = v->group * v->in_channels;
+    if (status == HYP_OK) status = hyp_lines_init(&s->lines, &v->window, channels, channels, diag);
     if (status == HYP_OK) s->weights = s->conv.bias + v->group * v->out_channels;
     s->y_at = hyp_lines_room(v->window.in_count * v->group * v->in_channels);
     s->y_bytes = hyp_lines_room(s->lines.length * v->group * v->out_channels);

@@ -9,11 +9,11 @@ bool hyp_lines_can(const hyp_window *w)
     return w->kernel_count / w->kernel[last] <= HYP_LINES_MOST && w->kernel[last] <= MOST_PARTS / w->out[last];
 }
 
-hyp_status hyp_lines_init(hyp_lines *l, const hyp_window *w, int64_t channels, hyp_diag *diag)
+hyp_status hyp_lines_init(hyp_lines *l, const hyp_window *w, int64_t channels, int64_t place, hyp_diag *diag)
 {
     int32_t i = w->n - 1;
     size_t most = (size_t)(w->out[i] * w->kernel[i]);
-    *l = (hyp_lines){.window = *w, .across = *w, .channels = channels, .length = w->out[i]};
+    *l = (hyp_lines){.window = *w, .across = *w, .channels = channels, .place = place, .length = w->out[i]};
     l->along = (hyp_window){.n = 1,
                             .in = {w->in[i]},
                             .kernel = {w->kernel[i]},
@@ -35,7 +35,7 @@ hyp_status hyp_lines_init(hyp_lines *l, const hyp_window *w, int64_t channels, h
             int64_t source = hyp_window_source(&l->along, &o, &k);
             if (source < 0) continue;
             l->taps[count] = k;
-            l->offsets[count++] = source * channels;
+            l->offsets[count++] = source * place;
         }
     }
     l->first[l->length] = count;
@@ -58,7 +58,7 @@ int64_t hyp_lines_find(const hyp_lines *l, int64_t i, const float *image, const 
         int64_t source = hyp_window_source(&l->across, at, k);
         if (source < 0) continue;
         if (taps) taps[count] = t;
-        rows[count++] = image + source * l->along.in[0] * l->channels;
+        rows[count++] = image + source * l->along.in[0] * l->place;
     }
     if (o) memcpy(o, at, sizeof at);
     return count;

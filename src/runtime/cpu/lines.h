@@ -12,14 +12,16 @@ enum { HYP_LINES_MOST = 512 }; /* that a window lies on */
 /* Made by hyp_lines_init, released by hyp_lines_dispose; 0 is an empty one. */
 typedef struct hyp_lines {
     hyp_window window, across, along; /* all axes, all but the last, and that one */
-    int64_t channels, count, length;  /* of an image; lines of results, of so many places */
+    int64_t channels, place; /* of an image; floats from place to place of it */
+    int64_t count, length;   /* lines of results, of so many places */
     int64_t *first, *offsets,
         *taps; /* of a line: parts of x as hyp_parts has them, and which place of the kernel each is */
 } hyp_lines;
 
 /* Whether windows are few and short enough for this. */
 bool hyp_lines_can(const hyp_window *w);
-HYP_NODISCARD hyp_status hyp_lines_init(hyp_lines *l, const hyp_window *w, int64_t channels, hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_lines_init(hyp_lines *l, const hyp_window *w, int64_t channels, int64_t place,
+                                       hyp_diag *diag);
 void hyp_lines_dispose(hyp_lines *l);
 
 /* Puts the lines of an image that line i of the results needs into rows, and which of the kernel's each is into `taps`

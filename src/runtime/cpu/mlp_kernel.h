@@ -339,7 +339,7 @@ static int64_t count_alike(const hyp_windows *g, int64_t line, inside rows)
 static void run_windows(const hyp_mlp_layer *layer, const hyp_windows *g, const float *x, const float *added, float *y,
                         int64_t first, int64_t end)
 {
-    int64_t window_row = layer->k / g->rows, y_line = g->places * layer->n;
+    int64_t window_row = layer->k / g->rows, y_line = g->places * g->y_place;
     int64_t at[TILE_ROWS];
     place_rows(at, g->x_place);
     tile_args t = {.at = at,
@@ -347,7 +347,7 @@ static void run_windows(const hyp_mlp_layer *layer, const hyp_windows *g, const 
                    .apart = g->apart,
                    .runs = g->runs,
                    .gap = g->gap,
-                   .y_stride = layer->n,
+                   .y_stride = g->y_place,
                    .relu = is_relu(&layer->act)};
     int64_t start = first * HYP_PANEL * W, stop = end * HYP_PANEL * W < layer->n ? end * HYP_PANEL * W : layer->n;
     for (int64_t column = start; column < stop; column += HYP_PANEL * W) {
@@ -363,7 +363,7 @@ static void run_windows(const hyp_mlp_layer *layer, const hyp_windows *g, const 
             run_lines(&t, vectors, g, lines, x + line * g->x_line, added ? added + to : NULL, y + to);
         }
     }
-    if (start < stop) activate_rows(&layer->act, y + start, g->lines * g->places, stop - start, layer->n);
+    if (start < stop) activate_rows(&layer->act, y + start, g->lines * g->places, stop - start, g->y_place);
 }
 
 static void run_layer(const hyp_mlp_layer *layer, int64_t rows, const float *x, int64_t x_stride, const float *added,

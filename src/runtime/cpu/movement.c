@@ -420,9 +420,11 @@ static void bring_rows(hyp_walk *w)
 }
 
 /* The walk of a copy as its tensors lie, in the order of y. False: in the plan's order, or so that none is known. */
-static bool walk_as_laid(const HypPlan__Program *p, const HypPlan__Copy *step, const int64_t *values,
-                         const bool *channels_last, hyp_walk *walk)
+static bool walk_as_laid(const HypPlan__Program *p, const hyp_cpu_op *op, const int64_t *values, const bool *channels_last,
+                         hyp_walk *walk)
 {
+    const HypPlan__Copy *step = op->step->copy;
+    const uint32_t tensors[] = {[HYP_LAID_X] = step->x, [HYP_LAID_Y] = step->y};
     hyp_laid_box laid;
     if (!channels_last[step->x] && !channels_last[step->y]) return false;
     if (!hyp_lay_copy(p, step, values, channels_last[step->x], channels_last[step->y], &laid)) return false;
@@ -432,22 +434,28 @@ static bool walk_as_laid(const HypPlan__Program *p, const HypPlan__Copy *step, c
     *walk = (hyp_walk){.rank = laid.rank, .lanes = 2};
     memcpy(walk->extents, laid.extents, sizeof laid.extents);
     for (size_t lane = 0; lane < 2; lane++) {
-        memcpy(walk->strides[lane], laid.strides[lane], sizeof laid.strides[lane]);
-        walk->offset[lane] = laid.offsets[lane];
+        int64_t apart = hyp_cpu_apart(op, tensors[lane]), channels = apart ? values[p->tensors[tensors[lane]]->dims[1]] : 1;
+        for (size_t i = 0; i < laid.rank; i++)
+            walk->strides[lane][i] = hyp_cpu_spread(laid.strides[lane][i], channels, apart);
+        walk->offset[lane] = hyp_cpu_spread(laid.offsets[lane], channels, apart);
     }
     return true;
 }
 
-hyp_status hyp_cpu_prepare_copy(hyp_cpu_model *model, const int64_t *values, const bool *channels_last,
+hyp_status hyp_cpu_prepare_copy(hyp_cpu_model *model, uint32_t index, const int64_t *values, const bool *channels_last,
                                 hyp_cpu_op *before, hyp_cpu_op *op, hyp_diag *diag)
 {
     const HypPlan__Copy *step = op->step->copy;
+    if (op->places && op->places->copied[index]) {
+        op->run = run_nothing;
+        return HYP_OK;
+    }
     copy *s = hyp_calloc(1, sizeof *s);
     if (!s) return hyp_fail_memory(diag, sizeof *s);
     s->x = step->x;
     s->y = step->y;
     s->size = hyp_dtype_size(hyp_tensor_dtype(model->plan->program, step->x));
-    if (!walk_as_laid(model->plan->program, step, values, channels_last, &s->walk)) {
+    if (!walk_as_laid(model->plan->program, op, values, channels_last, &s->walk)) {
         hyp_walk_init(&s->walk, values, step->extents, step->n_extents);
         hyp_walk_lane(&s->walk, values, step->x_strides, values[step->x_offset]);
         hyp_walk_lane(&s->walk, values, step->y_strides, values[step->y_offset]);

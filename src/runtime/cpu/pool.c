@@ -13,6 +13,7 @@ typedef struct pool {
     bool average, pads;          /* the mean; padding counts */
     bool x_in_place, y_in_place; /* else turned, or copied to where there is room behind */
     bool x_last, y_last;         /* their channels are */
+    int64_t x_apart, y_apart;    /* floats from place to place, of those that are */
     int64_t batch;
     float *counts;              /* how many places along a line the mean of each is of */
     size_t x_at, y_at, y_bytes; /* in the work space: an image, and for each thread a line */
@@ -45,7 +46,9 @@ static void turn_part(void *state, int64_t begin, int64_t end, int thread)
     const pool *s = r->s;
     int64_t channels = s->lines.channels;
     float *to = (float *)((char *)r->run->call.work + s->x_at) + begin * channels;
-    if (s->x_last || channels == 1)
+    if (s->x_last && s->x_apart != channels)
+        hyp_cpu_copy_rows(r->x + begin * s->x_apart, s->x_apart, to, channels, end - begin, channels);
+    else if (s->x_last || channels == 1)
         memcpy(to, r->x + begin * channels, (size_t)((end - begin) * channels) * sizeof *to);
     else
         r->run->kernels->transpose(r->x + begin, channels, end - begin, s->lines.window.in_count, to, channels);
@@ -73,10 +76,12 @@ static void lines_part(void *state, int64_t begin, int64_t end, int thread)
         int64_t o[HYP_SPATIAL];
         hyp_parts parts = {.rows = rows, .first = l->first, .offsets = l->offsets};
         parts.count = hyp_lines_find(l, i, r->turned, rows, NULL, o);
-        float *y = s->y_in_place ? r->y + i * n : room;
+        float *y = s->y_in_place ? r->y + i * l->length * s->y_apart : room;
         kernels->pool(&s->kernel, &parts, l->length, s->average ? find_scales(s, o, scales) : NULL, y);
         if (s->y_in_place) continue;
-        if (s->y_last || l->channels == 1)
+        if (s->y_last && s->y_apart != l->channels)
+            hyp_cpu_copy_rows(y, l->channels, r->y + i * l->length * s->y_apart, s->y_apart, l->length, l->channels);
+        else if (s->y_last || l->channels == 1)
             memcpy(r->y + i * n, y, (size_t)n * sizeof *y);
         else
             kernels->transpose(y, l->length, l->channels, l->channels, r->y + i * l->length, l->window.out_count);
@@ -94,8 +99,8 @@ static hyp_status run_pool(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_dia
         r.turned = s->x_in_place ? r.x : (const float *)((const char *)run->call.work + s->x_at);
         if (!s->x_in_place) hyp_cpu_parallel(run, w->in_count, hyp_cpu_grain(HYP_CPU_MOVED, channels), turn_part, &r);
         hyp_cpu_parallel(run, s->lines.count, hyp_cpu_grain(HYP_CPU_COMPUTED, line), lines_part, &r);
-        r.x += w->in_count * channels;
-        r.y += w->out_count * channels;
+        r.x += w->in_count * s->x_apart;
+        r.y += w->out_count * s->y_apart;
     }
     return HYP_OK;
 }
@@ -105,7 +110,11 @@ static hyp_status run_pool(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_dia
 static hyp_status make(const hyp_cpu_device *device, pool *s, const hyp_window *w, int64_t channels, size_t *work_bytes,
                        hyp_diag *diag)
 {
-    HYP_TRY(hyp_lines_init(&s->lines, w, channels, diag));
+    bool fills = channels >= device->kernels->width; /* nothing is read or written behind the last */
+    s->x_in_place = s->x_last && fills;
+    s->y_in_place = s->y_last && fills;
+    int64_t x_place = s->x_in_place ? s->x_apart : channels, y_place = s->y_in_place ? s->y_apart : channels;
+    HYP_TRY(hyp_lines_init(&s->lines, w, channels, x_place, diag));
     int64_t length = s->lines.length;
     s->counts = hyp_malloc((size_t)length * sizeof *s->counts);
     if (!s->counts) return hyp_fail_memory(diag, (size_t)length * sizeof *s->counts);
@@ -113,11 +122,10 @@ static hyp_status make(const hyp_cpu_device *device, pool *s, const hyp_window *
     int32_t along = w->n - 1;
     s->kernel = (hyp_pool){.channels = channels,
                            .along = w->kernel[along],
-                           .gap = w->dilation[along] * channels,
-                           .step = w->stride[along] * channels};
-    bool fills = channels >= device->kernels->width; /* nothing is read or written behind the last */
-    s->x_in_place = s->x_last && fills;
-    s->y_in_place = s->y_last && fills;
+                           .gap = w->dilation[along] * x_place,
+                           .step = w->stride[along] * x_place,
+                           .x_place = x_place,
+                           .y_place = y_place};
     s->y_at = s->x_in_place ? 0 : hyp_lines_room(w->in_count * channels);
     s->y_bytes = s->y_in_place ? 0 : hyp_lines_room(length * channels);
     s->thread_bytes = s->y_bytes + (s->average ? hyp_lines_room(length) : 0);
@@ -143,6 +151,9 @@ hyp_status hyp_cpu_prepare_pool(hyp_cpu_model *model, uint32_t step, const int64
     s->y = call->outputs[0];
     s->x_last = channels_last[s->x];
     s->y_last = channels_last[s->y];
+    int64_t x_apart = hyp_cpu_apart(op, s->x), y_apart = hyp_cpu_apart(op, s->y);
+    s->x_apart = x_apart ? x_apart : x->dims[1];
+    s->y_apart = y_apart ? y_apart : x->dims[1];
     s->average = strcmp(call->kernel, "average-pool") == 0;
     s->pads = s->average && a.call.attrs[5].i != 0;
     s->batch = x->dims[0];

@@ -14,7 +14,7 @@
 
 typedef struct pool_args {
     const float *const *rows; /* `count` lines of x */
-    int64_t count, channels;
+    int64_t count, channels, x_place, y_place;
     const int64_t *offsets, *end; /* in these: of the first result's parts */
     const float *scales;          /* of that result, and so y */
     float *y;
@@ -27,7 +27,7 @@ INLINE vf pool_two(vf a, vf b, const bool sum) { return sum ? a + b : vlarger(a,
 INLINE vf pool_tile(const pool_args *t, int64_t c, const int L, const int P, const int K, const int S, const bool sum)
 {
     vf all[8], zero = {0};
-    int64_t n = t->channels;
+    int64_t n = t->x_place;
     const float *rows[5];
     UNROLL
     for (int r = 0; r < L; r++) rows[r] = t->rows[r] + t->offsets[0] + c;
@@ -48,7 +48,7 @@ INLINE vf pool_tile(const pool_args *t, int64_t c, const int L, const int P, con
         }
     }
     UNROLL
-    for (int p = 0; p < P; p++) store(t->y + p * n + c, sum ? all[p] * t->scales[p] : all[p]);
+    for (int p = 0; p < P; p++) store(t->y + p * t->y_place + c, sum ? all[p] * t->scales[p] : all[p]);
     return zero;
 }
 
@@ -124,8 +124,8 @@ static const struct pool_size *find_tile(const hyp_pool *s, const hyp_parts *p, 
 {
     for (size_t k = 0; k < sizeof pool_sizes / sizeof *pool_sizes; k++) {
         const struct pool_size *size = &pool_sizes[k];
-        if (size->lines == p->count && size->along == s->along && s->gap == s->channels &&
-            s->step == size->step * s->channels && i + size->results <= results &&
+        if (size->lines == p->count && size->along == s->along && s->gap == s->x_place &&
+            s->step == size->step * s->x_place && i + size->results <= results &&
             p->first[i + size->results] - p->first[i] == size->results * s->along)
             return size;
     }
@@ -134,13 +134,14 @@ static const struct pool_size *find_tile(const hyp_pool *s, const hyp_parts *p, 
 
 static void pool(const hyp_pool *s, const hyp_parts *p, int64_t results, const float *scales, float *y)
 {
-    pool_args t = {.rows = p->rows, .count = p->count, .channels = s->channels};
+    pool_args t = {
+        .rows = p->rows, .count = p->count, .channels = s->channels, .x_place = s->x_place, .y_place = s->y_place};
     for (int64_t i = 0, tried = 0; i < results;) {
         const struct pool_size *size = i < tried ? NULL : find_tile(s, p, i, results);
         t.offsets = p->offsets + p->first[i];
         t.end = p->offsets + p->first[i + 1];
         t.scales = scales ? scales + i : NULL;
-        t.y = y + i * s->channels;
+        t.y = y + i * s->y_place;
         if (!size) {
             (scales ? add_one : most_one)(&t);
             i++;

@@ -127,8 +127,7 @@ static hyp_status try_one(trial *r, size_t i, hyp_diag *diag)
     double seconds;
     r->seconds[i] = INFINITY;
     if (r->choice.list[i].cannot) return HYP_OK;
-    HYP_TRY(hyp_cpu_make_op(t->session, t->next, t->values, t->prepared->channels_last,
-                            (hyp_cpu_form)r->choice.list[i].form, &r->ops[i], diag));
+    HYP_TRY(hyp_cpu_make_op(t->session, t->next, t->prepared, (hyp_cpu_form)r->choice.list[i].form, &r->ops[i], diag));
     if (!r->ops[i].run) return HYP_OK;
     HYP_TRY(hyp_host_memory_grow_work(&t->session->memory, r->ops[i].work_bytes, diag));
     void *at = t->session->memory.at[r->result];
@@ -207,6 +206,7 @@ static hyp_status measure(hyp_tuner *common, const hyp_tuner_job *job, double de
 static hyp_status time_run(const cpu_tuner *t, const hyp_cpu_prepared *p, int64_t repeats, double *out_seconds,
                            hyp_diag *diag)
 {
+    hyp_cpu_take_places(t->session, p);
     double start = hyp_clock_seconds();
     for (int64_t r = 0; r < repeats; r++)
         for (size_t i = 0; i < t->session->model->plan->program->n_steps; i++)
@@ -215,7 +215,7 @@ static hyp_status time_run(const cpu_tuner *t, const hyp_cpu_prepared *p, int64_
     return HYP_OK;
 }
 
-static hyp_status race_two(const cpu_tuner *t, const hyp_cpu_prepared *const both[2], double out_seconds[2],
+static hyp_status race_two(const cpu_tuner *t, hyp_cpu_prepared *const both[2], double out_seconds[2],
                            bool *out_faster, hyp_diag *diag)
 {
     double samples[2][RUN_ROUNDS], begin = hyp_clock_seconds(), now = begin;
@@ -237,12 +237,13 @@ static hyp_status race_two(const cpu_tuner *t, const hyp_cpu_prepared *const bot
 static hyp_status race_runs(hyp_tuner *common, bool *out_faster, hyp_diag *diag)
 {
     const cpu_tuner *t = (const cpu_tuner *)common;
-    hyp_cpu_prepared *tuned;
+    hyp_cpu_prepared *both[2] = {NULL};
     double seconds[2];
-    HYP_TRY(hyp_cpu_prepare(t->session, t->values, common->known, &tuned, diag));
-    const hyp_cpu_prepared *const both[] = {t->prepared, tuned};
-    hyp_status status = race_two(t, both, seconds, out_faster, diag);
-    hyp_cpu_release(t->session, tuned);
+    hyp_status status = hyp_cpu_prepare(t->session, t->values, NULL, false, &both[0], diag);
+    if (status == HYP_OK) status = hyp_cpu_prepare(t->session, t->values, common->known, false, &both[1], diag);
+    if (status == HYP_OK) status = race_two(t, both, seconds, out_faster, diag);
+    for (int i = 0; i < 2; i++)
+        if (both[i]) hyp_cpu_release(t->session, both[i]);
     if (status != HYP_OK) return status;
     common->report.untuned_run_seconds = seconds[0];
     common->report.run_seconds = seconds[1];
@@ -253,7 +254,7 @@ static hyp_status race_runs(hyp_tuner *common, bool *out_faster, hyp_diag *diag)
 
 static hyp_status tune_all(cpu_tuner *t, hyp_diag *diag)
 {
-    HYP_TRY(hyp_cpu_prepare(t->session, t->values, NULL, &t->prepared, diag));
+    HYP_TRY(hyp_cpu_prepare(t->session, t->values, NULL, true, &t->prepared, diag));
     HYP_TRY(make_edges(t, diag));
     for (uint32_t i = 0; i < t->session->model->plan->program->n_steps; i++) {
         const hyp_choice *c = &t->prepared->choices[i];

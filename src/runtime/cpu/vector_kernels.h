@@ -45,17 +45,19 @@ typedef struct hyp_mlp {
  * rows are `spread` lines from each other: what lies outside of the image is zeros. */
 typedef struct hyp_windows {
     int64_t lines, places, x_line, x_place, rows, apart, runs, gap;
+    int64_t y_place; /* floats from result to result of y and of what is added */
     int64_t top, step, spread, height;
 } hyp_windows;
 
 /* A line of tiles of HYP_TILE x HYP_TILE results of a convolution by 3x3, each from HYP_TILE_IN x HYP_TILE_IN places
- * (winograd_kernel.h). The channels of a place lie together; places are `channels` apart. */
+ * (winograd_kernel.h). The channels of a place lie together; places are `channels` apart, but for those of y. */
 #define HYP_TILE_A 0.625f
 #define HYP_TILE_B 1.5f
 enum { HYP_TILE = 4, HYP_TILE_IN = HYP_TILE + 2, HYP_TILE_PLACES = HYP_TILE_IN * HYP_TILE_IN };
 typedef struct hyp_tiles {
     int64_t tiles, channels;
-    int64_t line;          /* floats from line to line, of x or of y and added */
+    int64_t line;          /* floats from line to line, of x or of added */
+    int64_t y_line, y_place; /* of y, from line to line and from place to place */
     int64_t lines, places; /* of results that are wanted: up to HYP_TILE, and in all tiles together */
 } hyp_tiles;
 
@@ -94,9 +96,9 @@ typedef struct hyp_depthwise {
 } hyp_depthwise;
 
 /* Windows over channels that lie together. Along a line a window has `along` places, `gap` floats apart, and windows
- * begin `step` floats apart. */
+ * begin `step` floats apart. Places of x are `x_place` apart, results `y_place`. */
 typedef struct hyp_pool {
-    int64_t channels, along, gap, step;
+    int64_t channels, along, gap, step, x_place, y_place;
 } hyp_pool;
 
 /* Products of doubles: rows at a time. A panel has as many columns as a vector has floats, at most so many. */
@@ -134,7 +136,7 @@ typedef struct hyp_cpu_kernels {
     void (*panels)(const hyp_mlp_layer *layer, int64_t rows, const float *x, int64_t x_stride, const float *added,
                    float *y, int64_t y_stride, int64_t first, int64_t end);
 
-    /* The same for windows of x, whose layer->k floats are those of its runs; y and added are dense. */
+    /* The same for windows of x, whose layer->k floats are those of its runs. */
     void (*windows)(const hyp_mlp_layer *layer, const hyp_windows *g, const float *x, const float *added, float *y,
                     int64_t first, int64_t end);
 
@@ -168,8 +170,8 @@ typedef struct hyp_cpu_kernels {
     void (*add_parts)(const hyp_parts *parts, int64_t results, const float *start, int64_t n, float *y);
     /* The same with the largest for the sum: NaN where there is one, -infinity where there are no parts. */
     void (*most_parts)(const hyp_parts *parts, int64_t results, const float *start, int64_t n, float *y);
-    /* y[i, channels] = scales[i] times the sum over the parts of result i, each [channels], or, where scales is NULL,
-     * what most_parts makes of them. Whole vectors are read and written as there. */
+    /* y[i, channels], results y_place apart, = scales[i] times the sum over the parts of result i, each [channels], or,
+     * where scales is NULL, what most_parts makes of them. Whole vectors are read and written as there. */
     void (*pool)(const hyp_pool *pool, const hyp_parts *parts, int64_t results, const float *scales, float *y);
     /* y[i, out, groups] = bias + the sum over the parts of result i, each [in, groups], of their products with the
      * weights: those of the part at rows[r] + offsets[j] are weights[r] + taps[j] * in * out * groups, [in, out,

@@ -42,7 +42,9 @@ static void bring_places(const hyp_cpu_run *run, const hyp_cpu_conv *s, const fl
                          int64_t to, float *out)
 {
     int64_t c = s->in_channels, places = s->in[Y] * s->in[X];
-    if (s->x_last || c == 1)
+    if (s->x_last && s->x_apart != c)
+        hyp_cpu_copy_rows(x + (line * s->in[X] + from) * s->x_apart, s->x_apart, out, c, to - from, c);
+    else if (s->x_last || c == 1)
         memcpy(out, x + (line * s->in[X] + from) * c, (size_t)((to - from) * c) * sizeof *out);
     else
         run->kernels->transpose(x + line * s->in[X] + from, c, to - from, places, out, c);
@@ -85,19 +87,21 @@ static void run_part(const run_state *r, int64_t image, int64_t o, int64_t first
     const hyp_mlp_layer *layer = &s->weights->layers[0];
     const hyp_cpu_conv *c = &s->c;
     int64_t lines = c->out[Y] - o < s->lines ? c->out[Y] - o : s->lines, plane = c->out[Y] * c->out[X], n = c->channels;
-    int64_t width = s->in_place ? c->in[X] : c->width, line = width * c->in_channels;
-    const float *x = (const float *)r->run->call.at[c->x] + image * c->in[Y] * c->in[X] * c->in_channels;
-    float *y = (float *)r->run->call.at[c->y] + image * plane * n, *made = (float *)(work + s->made_at);
+    int64_t width = s->in_place ? c->in[X] : c->width, place = s->in_place ? c->x_apart : c->in_channels;
+    int64_t line = width * place;
+    const float *x = (const float *)r->run->call.at[c->x] + image * c->in[Y] * c->in[X] * c->x_apart;
+    float *y = (float *)r->run->call.at[c->y] + image * plane * c->y_apart, *made = (float *)(work + s->made_at);
     const float *added = r->added ? r->added + image * plane * n : NULL;
     bool gaps = c->dilation[X] > 1; /* without them what a line of the kernel covers is one run */
     const hyp_windows g = {.lines = lines,
                            .places = c->out[X] / s->together,
                            .x_line = c->stride[Y] * line,
-                           .x_place = s->together * c->stride[X] * c->in_channels,
+                           .x_place = s->together * c->stride[X] * place,
                            .rows = c->kernel[Y],
                            .apart = c->dilation[Y] * line,
                            .runs = gaps ? c->kernel[X] : 1,
-                           .gap = c->dilation[X] * c->in_channels,
+                           .gap = c->dilation[X] * place,
+                           .y_place = (c->y_last ? c->y_apart : n) * s->together,
                            .top = o * c->stride[Y] - c->before[Y],
                            .step = c->stride[Y],
                            .spread = c->dilation[Y],
@@ -111,7 +115,7 @@ static void run_part(const run_state *r, int64_t image, int64_t o, int64_t first
     }
     int64_t at = o * c->out[X], places = lines * c->out[X], panel = (int64_t)kernels->panel * kernels->width;
     int64_t from = first * panel, to = end * panel < n ? end * panel : n;
-    float *out = c->y_last ? y + at * n : made;
+    float *out = c->y_last ? y + at * c->y_apart : made;
     if (added && c->added_last) {
         added += at * n;
     } else if (added) {
@@ -268,6 +272,9 @@ bool hyp_cpu_read_conv(const hyp_cpu_model *model, const hyp_cpu_op *op, const i
     out->added_plus1 = c.added_plus1;
     out->x_last = c.x_last;
     out->y_last = c.y_last;
+    int64_t x_apart = hyp_cpu_apart(op, c.x), y_apart = hyp_cpu_apart(op, c.y);
+    out->x_apart = x_apart ? x_apart : out->in_channels;
+    out->y_apart = y_apart ? y_apart : out->channels;
     out->moves_added =
         c.added_plus1 && c.added_last != c.y_last && hyp_plan_same_slot(model->plan->program, c.added_plus1 - 1, c.y);
     out->added_last = out->moves_added ? c.y_last : c.added_last;
@@ -281,7 +288,8 @@ bool hyp_cpu_read_conv(const hyp_cpu_model *model, const hyp_cpu_op *op, const i
 static bool lies_ready(const hyp_cpu_conv *s)
 {
     int64_t reach = (s->out[Y] - 1) * s->stride[Y] + (s->kernel[Y] - 1) * s->dilation[Y] + 1;
-    return (s->x_last || s->in_channels == 1) && s->before[Y] == 0 && s->before[X] == 0 && reach <= s->in[Y] &&
+    bool runs = s->x_apart == s->in_channels || s->kernel[X] == 1; /* what a line of the kernel covers lies together */
+    return runs && (s->x_last || s->in_channels == 1) && s->before[Y] == 0 && s->before[X] == 0 && reach <= s->in[Y] &&
            s->width <= s->in[X];
 }
 
@@ -315,7 +323,7 @@ hyp_status hyp_cpu_prepare_windows(hyp_cpu_model *model, uint32_t step, const in
     s->together = 1;
     if (can && neighbours) {
         s->together = hyp_cpu_count_neighbours(kernels, s->c.channels, s->c.kernel[X], s->c.stride[X], NULL);
-        can = s->together > 1 && s->c.dilation[X] == 1 && s->c.out[X] % s->together == 0;
+        can = s->together > 1 && s->c.dilation[X] == 1 && s->c.out[X] % s->together == 0 && s->c.y_apart == s->c.channels;
     }
     s->in_place = can && lies_ready(&s->c);
     can = can && choose_parts(s, model->device->threads, (s->c.channels + panel - 1) / panel, &op->work_bytes);

@@ -35,6 +35,7 @@ enum { HYP_Y, HYP_X }; /* spatial axes, innermost last */
 typedef struct hyp_cpu_conv {
     uint32_t x, added_plus1, y;      /* tensors */
     bool x_last, added_last, y_last; /* their channels are */
+    int64_t x_apart, y_apart; /* floats from place to place of those that are: their channels, or more, in rows of others */
     bool moves_added; /* y takes its place and lies otherwise: it is turned before, and lies like y then */
     hyp_block_instr act;
     const float *w, *bias; /* in the plan; bias may be NULL */

@@ -39,9 +39,9 @@ static void run_part(const run_state *r, int64_t image, int64_t first, char *wor
     int64_t left = c->out[Y] - o, lines = left < count * HYP_TILE ? left : count * HYP_TILE;
     int64_t places = c->out[X], plane = c->out[Y] * places, panel = (int64_t)kernels->panel * kernels->width;
     float *x = (float *)work, *made = (float *)(work + s->at[0]), *products = (float *)(work + s->at[1]);
-    float *turned = (float *)(work + s->at[2]), *y = (float *)r->run->call.at[c->y] + image * plane * n;
+    float *turned = (float *)(work + s->at[2]), *y = (float *)r->run->call.at[c->y] + image * plane * c->y_apart;
     const float *added = r->added ? r->added + image * plane * n : NULL;
-    hyp_cpu_bring_lines(r->run, c, (const float *)r->run->call.at[c->x] + image * c->in[Y] * c->in[X] * c->in_channels,
+    hyp_cpu_bring_lines(r->run, c, (const float *)r->run->call.at[c->x] + image * c->in[Y] * c->in[X] * c->x_apart,
                         o - c->before[Y], count * HYP_TILE + 2, x);
     hyp_tiles g = {.tiles = s->across, .channels = c->in_channels, .line = c->width * c->in_channels};
     int64_t x_tile = HYP_TILE_PLACES * s->x_room, y_tile = HYP_TILE_PLACES * s->y_room;
@@ -49,19 +49,25 @@ static void run_part(const run_state *r, int64_t image, int64_t first, char *wor
     for (int64_t i = 0; i < HYP_TILE_PLACES; i++)
         kernels->panels(&s->weights->layers[i], count * s->across, made + i * s->x_room, x_tile, NULL,
                         products + i * s->y_room, y_tile, 0, (n + panel - 1) / panel);
-    float *out = c->y_last ? y + o * places * n : turned;
+    int64_t y_place = c->y_last ? c->y_apart : n;
+    float *out = c->y_last ? y + o * places * y_place : turned;
     if (added && c->added_last) {
         added += o * places * n;
     } else if (added) {
         kernels->transpose(added + o * places, n, lines * places, plane, turned, n);
         added = turned;
     }
-    g = (hyp_tiles){.tiles = s->across, .channels = n, .line = places * n, .places = places};
+    g = (hyp_tiles){.tiles = s->across,
+                    .channels = n,
+                    .line = places * n,
+                    .y_line = places * y_place,
+                    .y_place = y_place,
+                    .places = places};
     for (int64_t i = 0; i < count; i++) {
-        int64_t at = i * HYP_TILE * g.line;
-        g.lines = lines - i * HYP_TILE < HYP_TILE ? lines - i * HYP_TILE : HYP_TILE;
-        kernels->tiles_out(&g, products + i * s->across * y_tile, c->bias, added ? added + at : NULL, out + at,
-                           &c->act);
+        int64_t first_line = i * HYP_TILE;
+        g.lines = lines - first_line < HYP_TILE ? lines - first_line : HYP_TILE;
+        kernels->tiles_out(&g, products + i * s->across * y_tile, c->bias, added ? added + first_line * g.line : NULL,
+                           out + first_line * g.y_line, &c->act);
     }
     if (!c->y_last) kernels->transpose(turned, lines * places, n, n, y + o * places, plane);
 }

@@ -86,13 +86,14 @@ static void tiles_out(const hyp_tiles *g, const float *made, const float *bias, 
             for (int64_t i = 0; i < g->lines; i++) {
                 line_out(lines + i * HYP_TILE_IN, 1, row, 1);
                 for (int64_t j = 0; j < places; j++) {
-                    int64_t at = i * g->line + (t * HYP_TILE + j) * g->channels + c;
-                    put_place(row[j] + start, added ? added + at : NULL, y + at, left, is_relu(act));
+                    int64_t place = t * HYP_TILE + j;
+                    const float *more = added ? added + i * g->line + place * g->channels + c : NULL;
+                    put_place(row[j] + start, more, y + i * g->y_line + place * g->y_place + c, left, is_relu(act));
                 }
             }
         }
     }
-    for (int64_t i = 0; i < g->lines; i++) activate_rows(act, y + i * g->line, g->places, g->channels, g->channels);
+    for (int64_t i = 0; i < g->lines; i++) activate_rows(act, y + i * g->y_line, g->places, g->channels, g->y_place);
 }
 
 #endif

@@ -169,7 +169,7 @@ static void windows_over_tiles_of_images(void **state)
 static void layouts_are_chosen_by_what_a_device_has(void **state)
 {
     (void)state;
-    const uint32_t also = HYP_LAST_REDUCED | HYP_LAST_COPIED | HYP_LAST_WALKED;
+    const uint32_t also = HYP_LAST_REDUCED | HYP_LAST_COPIED | HYP_LAST_WALKED | HYP_LAST_PARTS;
     static bool last[PB_MAX];
     static int64_t values[PB_MAX];
     uint32_t scratch[SCRATCH];

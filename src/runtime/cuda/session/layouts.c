@@ -56,7 +56,7 @@ hyp_status hyp_cuda_choose_layouts(const hyp_cuda_session *s, const int64_t *val
     if (!s->model->channels_last) return HYP_OK;
     p->channels_last = hyp_arena_zalloc(&p->arena, program->n_tensors, sizeof *p->channels_last);
     if (!p->channels_last) return hyp_fail_memory(diag, program->n_tensors);
-    const uint32_t also = HYP_LAST_REDUCED | HYP_LAST_COPIED | HYP_LAST_WALKED | HYP_LAST_TRAINED;
+    const uint32_t also = HYP_LAST_REDUCED | HYP_LAST_COPIED | HYP_LAST_WALKED | HYP_LAST_PARTS | HYP_LAST_TRAINED;
     return hyp_choose_layouts(program, values, types_last(program), HYP_CUDA_LAST_AXES, also, p->channels_last, diag);
 }
 
