@@ -8,6 +8,7 @@
 #define HYP_RUNTIME_CPU_VEC_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #ifdef __SSE2__
@@ -56,6 +57,21 @@ INLINE vf vlarger(vf a, vf b)
     return (vf)_mm_max_ps((__m128)a, (__m128)b);
 #else
     return choose(a > b, a, b);
+#endif
+}
+/* Whether any lane of a mask is set. */
+INLINE bool vany(vi mask)
+{
+#if HYP_VEC_BYTES == 64
+    return _mm512_cmplt_epi32_mask((__m512i)mask, _mm512_setzero_si512()) != 0;
+#elif HYP_VEC_BYTES == 32
+    return _mm256_movemask_ps((__m256)mask) != 0;
+#elif defined __SSE2__
+    return _mm_movemask_ps((__m128)mask) != 0;
+#else
+    int32_t any = 0;
+    for (int i = 0; i < W; i++) any |= mask[i];
+    return any != 0;
 #endif
 }
 INLINE vf vfabs(vf x) { return (vf)((vi)x & 0x7fffffff); }
@@ -218,8 +234,9 @@ INLINE vf vturn(vf x, const int quarter)
     c = (c * z + 4.166664556e-02f) * (z * z) + (1.0f - 0.5f * z);
     vf y = choose((whole & 1) != 0, c, s);
     y = (vf)((vi)y ^ (vi)((vu)(whole & 2) << 30));
-    for (int i = 0; i < W; i++)
-        if (!(x[i] <= MOST && x[i] >= -MOST)) y[i] = quarter ? cosf(x[i]) : sinf(x[i]);
+    vi far = ~((x <= MOST) & (x >= -MOST));
+    for (int i = 0; vany(far) && i < W; i++)
+        if (far[i]) y[i] = quarter ? cosf(x[i]) : sinf(x[i]);
     return y;
 }
 INLINE vf vsin(vf x) { return vturn(x, 0); }
