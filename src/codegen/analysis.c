@@ -327,19 +327,24 @@ static hyp_status note_input_parts(hyp_lowering *l, const hyp_node *node, uint32
     return note_parts(l, i == 2 && node->op == HYP_OP_attention ? &v : &k, out_done);
 }
 
-static bool is_moved(hyp_op op)
+/* Whether who reads what a node gives may read what it was given instead (views.c). */
+static bool is_seen_through(const hyp_node *node)
 {
-    return op == HYP_OP_transpose || op == HYP_OP_split || op == HYP_OP_slice || hyp_op_get(op)->flags & HYP_OPF_VIEW;
+    bool moves = node->op == HYP_OP_transpose || node->op == HYP_OP_split || flags_of(node) & HYP_OPF_VIEW;
+    if (node->op != HYP_OP_slice) return moves;
+    for (uint32_t a = 0; a < node->attrs[2].count; a++)
+        if (node->attrs[2].dims[a] != 1) return false;
+    return true;
 }
 
-/* What is there as a tensor whatever concats read of it, also behind what only moves. */
+/* What is there as a tensor whatever concats read of it. */
 static void find_whole(hyp_lowering *l)
 {
     for (size_t v = 0; v < l->graph->values.len; v++) l->values[v].whole = l->values[v].shown;
     for (size_t n = l->graph->nodes.len; n-- > 0;) {
         const hyp_node *node = &l->graph->nodes.data[n];
-        bool whole = node->op != HYP_OP_concat && !is_moved(node->op);
-        for (uint32_t i = 0; i < node->output_count && is_moved(node->op); i++)
+        bool through = is_seen_through(node), whole = node->op != HYP_OP_concat && !through;
+        for (uint32_t i = 0; i < node->output_count && through; i++)
             whole = whole || l->values[node->outputs[i]].whole;
         for (uint32_t i = 0; i < node->input_count && whole; i++)
             if (node->inputs[i] != HYP_NO_VALUE) l->values[node->inputs[i]].whole = true;
