@@ -172,8 +172,9 @@ const calibration_kernel calibration_kernels[] = {
     {"reduce-mean", HYP_F32, {786432, 768, 1}, false},
     {"reduce-mean", HYP_F32, {25165824, 512, 1}, true},
     {"reduce-mean", HYP_F32, {12288, 32, 384}, false}, /* over the first axis */
-    {"reduce-mean", HYP_F32, {100352, 196, 512}, false},
-    {"reduce-mean", HYP_F32, {25088, 49, 512}, false}, /* of images */
+    {"reduce-mean", HYP_F32, {98304, 192, 512}, false},
+    {"reduce-mean", HYP_F32, {200704, 3136, 64}, false}, /* of images */
+    {"reduce-mean", HYP_F32, {25088, 49, 512}, false},
     {"reduce-mean", HYP_F32, {100352, 49, 2048}, false},
     {"reduce-sum", HYP_F32, {98304, 128, 768}, false}, /* over the first axis */
     {"reduce-sum", HYP_F32, {3145728, 4096, 768}, false},
@@ -496,7 +497,8 @@ static void add_sweep(const making *m, int64_t swept)
     add_output(m, "unread", 1, &swept);
 }
 
-enum { IMAGE_PLACES = 49 }; /* over which a mean is taken: other columns are of no image */
+/* Columns of a mean that make a square are those of an image. */
+static bool is_image(const int64_t *shape) { return root(shape[1]) * root(shape[1]) == shape[1]; }
 
 int calibration_model(onnx_model *model, const calibration_kernel *k, int64_t swept)
 {
@@ -516,7 +518,7 @@ int calibration_model(onnx_model *model, const calibration_kernel *k, int64_t sw
     else if (strcmp(op, "softmax") == 0 || strcmp(op, "layer-norm") == 0 ||
              (strcmp(op, "reduce-mean") == 0 && k->shape[2] == 1))
         make_rows(&m, op);
-    else if (strcmp(op, "reduce-mean") == 0 && k->shape[1] == IMAGE_PLACES)
+    else if (strcmp(op, "reduce-mean") == 0 && is_image(k->shape))
         make_image_mean(&m);
     else if (strcmp(op, "reduce-mean") == 0 || strcmp(op, "reduce-sum") == 0)
         make_columns(&m, strcmp(op, "reduce-sum") == 0 ? "ReduceSum" : "ReduceMean");

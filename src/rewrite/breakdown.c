@@ -30,7 +30,8 @@ static const struct {
     RATE(last_cache_bytes_per_second, true, "bytes of the last cache"),
 #undef RATE
 };
-enum { RATES = sizeof rates / sizeof *rates };
+/* In place of a rate: what is away by how much lies between (hyp_away). */
+enum { RATES = sizeof rates / sizeof *rates, AWAY };
 
 /* A kernel, and the roofline that is changed to ask about it. */
 typedef struct asking {
@@ -49,16 +50,18 @@ static hyp_status price(asking *a, double *out)
 
 static double *rate_of(hyp_device_profile *p, size_t i) { return (double *)((char *)p + rates[i].at); }
 
-/* Prices the kernel as if nothing had been measured. `rate`: all but this one take no time, unless it is RATES. */
+/* Prices the kernel as if nothing had been measured. `rate`: all but this one, or AWAY, take no time, unless it is RATES. */
 static hyp_status price_without(asking *a, bool launches, size_t rate, bool operations, bool moves, double *out)
 {
     hyp_device_profile *p = &a->line.profile;
     *p = a->given.profile;
-    p->measured_count = p->away_count = 0; /* so that weights are read at the speeds of caches */
+    p->measured_count = 0;
     if (!launches) p->launch_seconds = p->next_launch_seconds = p->join_seconds = 0;
     for (size_t i = 0; i < RATES; i++)
-        if (*rate_of(p, i) > 0 && (rate < RATES ? i != rate : !(rates[i].moves ? moves : operations)))
+        if (*rate_of(p, i) > 0 && (rate != RATES ? i != rate : !(rates[i].moves ? moves : operations)))
             *rate_of(p, i) = INFINITY; /* 0: something else stands for it */
+    for (size_t i = 0; i < p->away_count && rate != AWAY && !(rate == RATES && moves); i++)
+        p->aways[i].moving = p->aways[i].reading = 0;
     return price(a, out);
 }
 
@@ -155,6 +158,13 @@ static hyp_status explain(asking *a, hyp_strbuf *out)
     for (size_t i = 0; i < RATES && work > 0.001 * plain; i++) {
         HYP_TRY(say_rate(a, i, work, fixed, any ? " | " : " (", out, &said));
         any = any || said;
+    }
+    if (a->given.profile.away_count > 0 && work > 0.001 * plain) {
+        double away;
+        HYP_TRY(price_without(a, false, AWAY, false, false, &away));
+        if (away - fixed > 0.01 * work)
+            hyp_strbuf_printf(out, "%sweights and what is away: %.4g us", any ? " | " : " (", (away - fixed) * 1e6);
+        any = any || away - fixed > 0.01 * work;
     }
     if (any) hyp_strbuf_puts(out, ")");
     HYP_TRY(find_measured(a, &nearest));
