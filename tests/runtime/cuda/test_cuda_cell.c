@@ -21,7 +21,8 @@ typedef struct net {
     uint32_t parts;
     HypPlan__Act act;
     bool read_later; /* the layer's result, by a further step */
-    bool in_place;   /* the cell is written over the row that the layer multiplies */
+    bool in_place;   /* the cell is written over the row that the layer multiplies, and that it reads, too */
+    bool behind;     /* the cell's result has the slot of that row, which it does not read */
     bool apart;      /* a step is between the two */
 } net;
 
@@ -90,13 +91,14 @@ static void build(const net *n)
     uint32_t c_out = pb_output(&builder, "c_out", n->dtype, 2, out), h_out = pb_output(&builder, "h_out", n->dtype, 2, out);
     uint32_t row = pb_scratch(&builder, n->dtype, ROW, 2, in), first = pb_scratch(&builder, n->dtype, FIRST, 2, gates);
     uint32_t y = pb_scratch(&builder, n->dtype, GATES, 2, gates);
-    uint32_t h = n->in_place ? pb_scratch(&builder, n->dtype, ROW, 2, out) : h_out;
+    bool in_slot = n->in_place || n->behind;
+    uint32_t h = in_slot ? pb_scratch(&builder, n->dtype, ROW, 2, out) : h_out;
     add_layer(n, x, random_weight(&builder, &seed, n->dtype, 1, &rows), ACT(NONE), first);
     add_curve(x, row, n->k, n->dtype);
     add_layer(n, row, pb_view(&builder, first, 1, flat), n->act, y);
     if (n->apart) add_curve(x, pb_output(&builder, "apart", n->dtype, 2, in), n->k, n->dtype);
     add_cell(n, y, c, row, c_out, h);
-    if (n->in_place) add_curve(h, h_out, n->width, n->dtype);
+    if (in_slot) add_curve(h, h_out, n->width, n->dtype);
     if (n->read_later) add_curve(y, pb_output(&builder, "gates", n->dtype, 2, gates), rows, n->dtype);
 }
 
@@ -160,6 +162,7 @@ static void a_row_that_blocks_still_read_is_not_written_over(void **state)
 {
     (void)state;
     is_two_kernels(&(net){.dtype = HYP_F32, .width = 64, .k = 64, .parts = 2, .in_place = true});
+    is_one_kernel(&(net){.dtype = HYP_F32, .width = 64, .k = 64, .parts = 2, .behind = true});
 }
 
 static void other_layers_and_steps_are_apart(void **state)

@@ -24,21 +24,23 @@ static const HypPlan__Pointwise *next_step(const hyp_cuda_build *b, uint32_t ste
     return b->session->model->device->layers ? next->pointwise : NULL;
 }
 
-/* Whether a tensor lies in memory that a step may write over while blocks of the layer still read it: the plan has its
- * result in the same place. */
+/* Whether the step writes over a tensor that it reads, and that blocks of the layer may still want then: the plan has a
+ * result in its place. (What only the layer reads stands until both have ended, whatever the plan says: session/pack.c.) */
 static bool is_written_over(const hyp_cuda_build *b, const HypPlan__Pointwise *next, uint32_t tensor_plus1)
 {
     const HypPlan__Program *p = b->program;
     if (!tensor_plus1) return false;
-    const HypPlan__Tensor *read = p->tensors[hyp_plan_root(p, tensor_plus1 - 1)];
+    uint32_t root = hyp_plan_root(p, tensor_plus1 - 1);
+    bool read = false, written = false;
+    for (size_t i = 0; i < next->n_inputs; i++) read = read || hyp_plan_root(p, next->inputs[i]->tensor) == root;
     for (size_t o = 0; o < next->n_outputs; o++) {
-        const HypPlan__Tensor *written = p->tensors[hyp_plan_root(p, next->outputs[o])];
-        if (written == read) return true;
-        if (written->place == HYP_PLAN__PLACE__PLACE_SCRATCH && read->place == HYP_PLAN__PLACE__PLACE_SCRATCH &&
-            written->slot == read->slot)
-            return true;
+        uint32_t output = hyp_plan_root(p, next->outputs[o]);
+        const HypPlan__Tensor *result = p->tensors[output];
+        bool same_slot = result->place == HYP_PLAN__PLACE__PLACE_SCRATCH &&
+                         p->tensors[root]->place == HYP_PLAN__PLACE__PLACE_SCRATCH && result->slot == p->tensors[root]->slot;
+        written = written || output == root || (read && same_slot);
     }
-    return false;
+    return written;
 }
 
 /* Which parts of the layer's result the inputs are; false where they are something else of it, or none is. */
