@@ -357,7 +357,8 @@ def main():
     parser.add_argument("--types", default="fp32,bf16", help="for --gpu")
     parser.add_argument("--library", help="for --gpu: libhypatia-rt.so, beside --bin's folder unless said")
     parser.add_argument("--budget", type=float, default=math.inf, help="for --gpu: no further network after so many seconds")
-    parser.add_argument("--compile", action="store_true", help="for --gpu: torch.compile, mode max-autotune, too")
+    parser.add_argument("--compile", action="store_true", help="for --gpu: torch.compile, too")
+    parser.add_argument("--compile-seconds", type=float, default=240, help="for --gpu: that it may take for all networks")
     args = parser.parse_args()
     if args.gpu:
         sys.path.append(os.path.join(HERE, "gpu"))

@@ -2,7 +2,8 @@
 
 Plans run as a C program would run them, each from its own CUDA graph. PyTorch runs the same network (torch_network.py) from a
 CUDA graph, convolutions in 16 bits with their channels last too where that is faster, and with --compile through torch.compile
-(max-autotune, in a graph of ours). All are taken in turns on one stream; a time is the median of the rounds, a gain over the network as
+(its default mode, in a graph of ours), which compiles all networks beforehand, several at once, into a cache of the run: a
+network that is not done within --compile-seconds goes without. All are taken in turns on one stream; a time is the median of the rounds, a gain over the network as
 it is. Launches and the floor (bytes and operations of the tuned plan's steps, at the rates that follow from what the driver says
 of the GPU) are what `hypatia bench` says. Errors are |y - r| / |r|, the worst output, against float64.
 
@@ -11,6 +12,7 @@ Each network is measured in a process that the next one uses too, unless the dev
 f32 is strict everywhere (no tf32); in bf16 inputs and outputs stay f32, and every side converts them.
 """
 import concurrent.futures
+import functools
 import json
 import multiprocessing
 import os
@@ -59,42 +61,90 @@ def wait(stream, way):
         raise RuntimeError(f"{way}: {str(failure).splitlines()[0]}") from None
 
 
-def torch_ways(args, path, dtype, inputs, stream):
+def torch_networks(path, dtype, device):
+    """By name: as they are, and images with their channels last where that may be faster."""
+    networks = {"eager": Network(path, dtype, device)}
+    if networks["eager"].images and dtype != torch.float32:
+        networks["eager, channels last"] = Network(path, dtype, device, True)
+    return networks
+
+
+def call_of(network, inputs):
+    last = network.channels_last
+    arranged = [x.contiguous(memory_format=torch.channels_last) if last and x.dim() == 4 else x for x in inputs]
+    return functools.partial(network.call, network.weights, *arranged)
+
+
+def compiled_call(network, inputs):
+    """By torch.compile, which has what it made before in its cache."""
+    compiled, eager = torch.compile(network.call, dynamic=False), call_of(network, inputs)
+    return functools.partial(compiled, *eager.args)
+
+
+def torch_ways(path, dtype, inputs, stream, compiles):
     """Calls by name, each from a graph, and their outputs."""
     ways, outputs = {}, {}
-    layouts = [("eager", False)]
-    network = Network(path, dtype, inputs[0].device)
-    if network.images and dtype != torch.float32:
-        layouts.append(("eager, channels last", True))
-    for name, last in layouts:
-        network = Network(path, dtype, inputs[0].device, last)
-        arranged = [x.contiguous(memory_format=torch.channels_last) if last and x.dim() == 4 else x for x in inputs]
-
-        def call(network=network, arranged=arranged):
-            return network.call(network.weights, *arranged)
+    networks = torch_networks(path, dtype, inputs[0].device)
+    calls = {name: call_of(network, inputs) for name, network in networks.items()}
+    if compiles:
+        torch._dynamo.reset()
+        calls["torch.compile"] = compiled_call(list(networks.values())[-1], inputs)
+    for name, call in calls.items():
         for _ in range(3):
             outputs[name] = call()
         wait(stream, name)
         ways[name] = capture(call, 1, stream).replay
-    if args.compile:
-        torch._dynamo.reset()
-        compiled = torch.compile(network.call, mode="max-autotune-no-cudagraphs", dynamic=False)
-
-        def run(network=network, arranged=arranged):
-            return compiled(network.weights, *arranged)
-        start = time.perf_counter()
-        for _ in range(3):
-            outputs["torch.compile"] = run()
-        print(f"    torch.compile took {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
-        ways["torch.compile"] = capture(run, 1, stream).replay
     return ways, outputs
 
 
-def measure(args, library, name, kind, folder):
-    """Median microseconds by way, errors by way, and the plans."""
-    model, dtype = os.path.join(args.models or folder, name.replace(" ", "-") + ".onnx"), TYPES[kind]
+# ---- torch.compile, ahead of all measurements ---------------------------------------------------------------------
+
+def compile_one(path, kind):
+    """In a process of its own: leaves what it compiles in the cache of the run."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    set_up_torch()
+    with torch.no_grad():
+        inputs = make_inputs(path, device)
+        compiled_call(list(torch_networks(path, TYPES[kind], device).values())[-1], inputs)()
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+
+def compile_ahead(args, kinds, names, folder):
+    """The networks and types that were compiled in time. Those with most nodes begin."""
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(folder, "inductor")
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "2"
+    here = os.path.dirname(os.path.abspath(__file__))
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(here), here])}
+    end = time.monotonic() + args.compile_seconds
+
+    def run(job):
+        start = time.monotonic()
+        try:
+            command = [sys.executable, os.path.abspath(__file__), model_of(args, job[0], folder), job[1]]
+            done = subprocess.run(command, text=True, capture_output=True, timeout=max(0.1, end - start), check=False, env=env)
+            ok = done.returncode == 0
+            said = f"took {time.monotonic() - start:.0f} s" if ok else f"failed: {done.stderr.strip()[-300:]}"
+        except subprocess.TimeoutExpired:
+            said, ok = "was not done in time", False
+        print(f"torch.compile, {job[0]}, {job[1]}: {said}", file=sys.stderr, flush=True)
+        return ok
+    nodes = {name: len(onnx.load(model_of(args, name, folder), load_external_data=False).graph.node) for name in names}
+    jobs = sorted(((name, kind) for name in names for kind in kinds), key=lambda job: -nodes[job[0]])
+    with concurrent.futures.ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2)) as pool:
+        return {job for job, ok in zip(jobs, pool.map(run, jobs)) if ok}
+
+
+def model_of(args, name, folder):
+    model = os.path.join(args.models or folder, name.replace(" ", "-") + ".onnx")
     if not os.path.exists(model):
         NETWORKS[name]().save(model)
+    return model
+
+
+def measure(args, library, name, kind, compiles, folder):
+    """Median microseconds by way, errors by way, and the plans."""
+    model, dtype = model_of(args, name, folder), TYPES[kind]
     plans = compile_forms(args, model, folder, "--target", target_of(args.device), "--precision", kind)
     tuned = os.path.join(folder, "tuned.bin")
     run_tool(args, "hypatia", "tune", plans["rewritten"].plan, "-o", tuned, "--device", args.device, "--seconds", str(args.tune), "-q")
@@ -116,7 +166,7 @@ def measure(args, library, name, kind, folder):
                 opened[-1].run()
             wait(stream, form)
             ways[form] = opened[-1].run
-        more, results = torch_ways(args, model, dtype, inputs, stream)
+        more, results = torch_ways(model, dtype, inputs, stream, compiles)
         ways, outputs = {**ways, **more}, {**outputs, **results}
         wait(stream, "PyTorch")
         errors = {way: max(map(error, ys, reference)) for way, ys in outputs.items()}
@@ -128,14 +178,18 @@ def measure(args, library, name, kind, folder):
     return {way: statistics.median(us) for way, us in samples.items()}, errors, plans, told
 
 
-def measure_apart(args, name, kind):
-    """In the process that this runs in, which is to end when the device is lost."""
+def set_up_torch():
     warnings.filterwarnings("ignore")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
+
+
+def measure_apart(args, name, kind, compiles):
+    """In the process that this runs in, which is to end when the device is lost."""
+    set_up_torch()
     library = Library(os.path.abspath(args.library or os.path.join(args.bin, "../lib/libhypatia-rt.so")))
     with tempfile.TemporaryDirectory() as folder:
-        return measure(args, library, name, kind, folder)
+        return measure(args, library, name, kind, compiles, folder)
 
 
 def start_worker():
@@ -162,14 +216,22 @@ def run(args):
     heads = ["network", "type", "steps", "launches", "search", *FORMS, "gain", "gain tuned", "Tensat", "TASO", "its search",
              "PyTorch eager, in a graph", "/ tuned", "torch.compile", "/ tuned", "floor", "share", "error", "of eager"]
     print(f"{device}; PyTorch {torch.__version__}\n\n| {' | '.join(heads)} |\n{'|---' * len(heads)}|", flush=True)
-    results, end, failed, worker = [], time.monotonic() + args.budget, False, start_worker()
-    for kind in args.types.split(","):
-        for name in (name for name in NETWORKS if args.only.lower() in name.lower()):
+    end, kinds = time.monotonic() + args.budget, args.types.split(",")
+    names = [name for name in NETWORKS if args.only.lower() in name.lower()]
+    with tempfile.TemporaryDirectory() as folder:
+        compiled = compile_ahead(args, kinds, names, folder) if args.compile else set()
+        return run_all(args, kinds, names, compiled, end)
+
+
+def run_all(args, kinds, names, compiled, end):
+    results, failed, worker = [], False, start_worker()
+    for kind in kinds:
+        for name in names:
             if time.monotonic() > end:
                 print(f"{name}, {kind}: not run, no time left", file=sys.stderr)
                 continue
             try:
-                found = worker.submit(measure_apart, args, name, kind).result()
+                found = worker.submit(measure_apart, args, name, kind, (name, kind) in compiled).result()
             except (RuntimeError, subprocess.SubprocessError) as failure:
                 print(f"{name}, {kind}: {str(failure).splitlines()[0]}", file=sys.stderr)
                 failed = True
@@ -186,3 +248,7 @@ def run(args):
         with open(args.json, "w", encoding="utf-8") as file:
             json.dump(results, file, indent=1)
     return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    compile_one(*sys.argv[1:])

@@ -26,7 +26,7 @@ class Network:
     """Weights in a floating-point type, and `call`, which takes them and the inputs, and gives a tuple of outputs in f32."""
 
     def __init__(self, path, dtype, device, channels_last=False):
-        graph = onnx.load(path).graph
+        self.channels_last, graph = channels_last, onnx.load(path).graph
         self.constants = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
         self.inputs, self.names, self.weights = [i.name for i in graph.input], {}, []
         self.images = any(node.op_type == "Conv" for node in graph.node)
