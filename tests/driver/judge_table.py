@@ -1,5 +1,5 @@
-"""The networks of bench/table.py, as small as they go, and its models of n parts, on every device against onnxruntime; products of
-variables are also done with the least operations."""
+"""The networks of bench/table.py, as small as they go, and its models of n parts, on every device against onnxruntime; products
+of variables are also done with the least operations, and convolutions that are put together are one."""
 import json
 import os
 import sys
@@ -46,6 +46,24 @@ def check_chain(n):
     assert flops == nets.least_chain_flops(n), f"{flops} operations for {n} variables, the least is {nets.least_chain_flops(n)}"
 
 
+def check_fire():
+    """Two convolutions of one input, put together in the model's order, are one: the other order would want a copy."""
+    net = nets.Build(1, 16, 13, 13)
+    x = net.value
+    first = net.conv(64, 1, act="Relu")
+    net.channels = 16
+    net.op("Concat", first, net.conv(64, 3, x=x, act="Relu"), axis=1)
+    with tempfile.TemporaryDirectory() as folder:
+        path, plan = os.path.join(folder, "fire.onnx"), os.path.join(folder, "fire.bin")
+        net.save(path)
+        compiling = ["hypatiac", path, "-o", plan, "-q", "--target", "cuda:h100", "--verify", "off"]  # it is about steps
+        for command in (compiling, ["hypatia", "inspect", plan, "--json"]):
+            done = judging.hyp.tool(*command)
+            assert done.returncode == 0, done.stderr
+    kernels = [step["kernel"] for step in json.loads(done.stdout)["steps"]]
+    assert kernels == ["conv"], f"a fire module is {kernels}, not one convolution"
+
+
 def main(pattern=""):
     judge = judging.Judge()
     chosen = [name for name in SMALL if pattern in name]
@@ -53,6 +71,7 @@ def main(pattern=""):
         model = SMALL[name]().model()
         judge.judge(name, model, [make_feeds(model, seed) for seed in range(2)], [("cpu", False), ("cpu", True)])
     check_chain(5)
+    check_fire()
     return judge.finish(len(chosen))
 
 

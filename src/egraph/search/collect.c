@@ -5,7 +5,7 @@
 #include "egraph/rules/rule.h"
 
 /* A row of parts->words: the number of words that are compared, so that rows can be sorted; the keys; the match, its root
- * last, in the order of comparing; and the match as it was found. */
+ * last and its registers backwards, in the order of comparing; and the match as it was found. */
 enum { WORDS };
 
 static uint32_t row_words(const hyp_rule *rule)
@@ -54,7 +54,8 @@ hyp_status hyp_collect_sort(hyp_egraph *eg, const hyp_rule *rule, hyp_parts_foun
         const uint32_t *match = match_of(rule, row);
         row[WORDS] = keys + rule->reg_count;
         for (uint32_t k = 0; k < keys; k++) row[1 + k] = hyp_eg_find(eg, row[1 + k]);
-        for (uint32_t r = 0; r < rule->reg_count; r++)
+        for (uint32_t r = rule->reg_count; r-- > 0;) /* biases before weights: those are as the model has them, in its order,
+                                                        where a weight may have been widened, and be a late class */
             if (r != root) *to++ = hyp_eg_find(eg, match[r]);
         *to = hyp_eg_find(eg, match[root]);
         parts->order.data[i] = row;
