@@ -6,7 +6,7 @@
 
 enum { BITS = 64 };
 /* Of the time that tasks take as they are listed, where another order is taken. */
-#define ORDER_MUST_GAIN 0.99
+#define ORDER_MUST_GAIN 0.97
 
 const uint32_t hyp_stream_ways[HYP_STREAM_WAYS] = {1, 2, HYP_USUAL_STREAMS};
 
