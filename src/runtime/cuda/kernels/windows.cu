@@ -409,73 +409,119 @@ template <typename C> __device__ __forceinline__ void pooling(const hyp_cuda_poo
 }
 
 // Of a window whose channels come last up to three taps along each of the inner two axes, all sent for before any is used:
-// small images are bound by how often a thread waits for memory. `there` says which of them are inside of x.
+// small images are bound by how often a thread waits for memory. `there` says which of them are inside of x. Places within
+// an image are numbers of 32 bits: there is little else that a pool computes.
 struct pool_taps {
     enum { SIDE = 3, COUNT = SIDE * SIDE };
     uint4 bits[COUNT];
     bool there[COUNT];
 
-    // Those from (k1, k0) on of the window; x: the first piece of the image's plane, in pieces.
-    __device__ __forceinline__ void take(const hyp_cuda_pool &p, const window_place &at, int64_t x, bool inside,
-                                         int64_t k1, int64_t k0)
+    // Those from (k1, k0) on of the window that begins at (begin1, begin0); x: the first piece of the image's plane.
+    __device__ __forceinline__ void take(const hyp_cuda_windows &w, int begin1, int begin0, const uint4 *x, bool inside,
+                                         int k1, int k0)
     {
-        const hyp_cuda_windows &w = p.windows;
+        const int columns = (int)w.in[0], channels = (int)w.channels.size;
 #pragma unroll
         for (int r = 0; r < SIDE; r++) {
-            int64_t p1 = at.begin[1] + (k1 + r) * w.dilation[1], row = x + p1 * w.in[0] * w.channels.size;
-            bool row_there = inside && k1 + r < w.kernel[1] && p1 >= 0 && p1 < w.in[1];
+            int p1 = begin1 + (k1 + r) * (int)w.dilation[1], row = p1 * columns;
+            bool row_there = inside && k1 + r < (int)w.kernel[1] && p1 >= 0 && p1 < (int)w.in[1];
 #pragma unroll
             for (int c = 0; c < SIDE; c++) {
-                int64_t p0 = at.begin[0] + (k0 + c) * w.dilation[0];
-                int i = SIDE * r + c;
-                there[i] = row_there && k0 + c < w.kernel[0] && p0 >= 0 && p0 < w.in[0];
+                int p0 = begin0 + (k0 + c) * (int)w.dilation[0], i = SIDE * r + c;
+                there[i] = row_there && k0 + c < (int)w.kernel[0] && p0 >= 0 && p0 < columns;
                 bits[i] = make_uint4(0, 0, 0, 0);
-                if (there[i]) bits[i] = load_bits16(p.x, row + p0 * w.channels.size);
+                if (there[i]) bits[i] = x[(row + p0) * channels];
             }
         }
         reads_are_sent();
     }
 };
 
-// Pooling of 16 bytes of channels at a time.
-__device__ __forceinline__ void pool_channels(const hyp_cuda_pool &p)
+// The elements of a piece; of 16 bits there are twice as many.
+template <bool WIDE> constexpr int pool_elements = WIDE ? 4 : 8;
+template <bool WIDE>
+__device__ __forceinline__ void pool_values(uint32_t dtype, uint4 bits, float (&v)[pool_elements<WIDE>])
 {
+    const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        if (WIDE) {
+            v[i] = __uint_as_float(words[i]);
+        } else {
+            uint16_t low = (uint16_t)words[i], high = (uint16_t)(words[i] >> 16);
+            v[2 * i] = dtype == HYP_BF16 ? from_bfloat(low) : from_half(low);
+            v[2 * i + 1] = dtype == HYP_BF16 ? from_bfloat(high) : from_half(high);
+        }
+    }
+}
+template <bool WIDE>
+__device__ __forceinline__ uint4 pool_bits(uint32_t dtype, const float (&v)[pool_elements<WIDE>])
+{
+    uint32_t words[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        if (WIDE)
+            words[i] = __float_as_uint(v[i]);
+        else if (dtype == HYP_BF16)
+            words[i] = bfloat_bits(v[2 * i]) | (uint32_t)bfloat_bits(v[2 * i + 1]) << 16;
+        else
+            words[i] = half_bits(v[2 * i]) | (uint32_t)half_bits(v[2 * i + 1]) << 16;
+    }
+    return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+// Pooling of 16 bytes of channels at a time.
+template <bool WIDE> __device__ __forceinline__ void pool_channels(const hyp_cuda_pool &p)
+{
+    constexpr int E = pool_elements<WIDE>;
     const hyp_cuda_windows &w = p.windows;
-    int64_t channels = w.channels.size;
 #pragma unroll 1
     for (int64_t i = first_thread(); i < w.total; i += thread_count()) {
         window_place at = place_of(w, i);
-        int64_t x = at.image * w.in_count * channels + at.channel, found = 0;
-        piece y;
+        const uint4 *x = (const uint4 *)p.x + at.image * w.in_count * w.channels.size + at.channel;
+        int begin1 = (int)at.begin[1], begin0 = (int)at.begin[0], found = 0;
+        float y[E];
         pool_taps taps;
 #pragma unroll
-        for (int e = 0; e < 8; e++) y.v[e] = p.mean ? 0 : -__uint_as_float(0x7f800000u);
+        for (int e = 0; e < E; e++) y[e] = p.mean ? 0 : -__uint_as_float(0x7f800000u);
 #pragma unroll 1
         for (int64_t k2 = 0; k2 < w.kernel[2]; k2++) {
-            int64_t p2 = at.begin[2] + k2 * w.dilation[2], plane = x + p2 * w.in[1] * w.in[0] * channels;
+            int64_t p2 = at.begin[2] + k2 * w.dilation[2];
+            const uint4 *plane = x + p2 * w.in[1] * w.in[0] * w.channels.size;
 #pragma unroll 1
-            for (int64_t k1 = 0; k1 < w.kernel[1]; k1 += pool_taps::SIDE)
+            for (int k1 = 0; k1 < (int)w.kernel[1]; k1 += pool_taps::SIDE)
 #pragma unroll 1
-                for (int64_t k0 = 0; k0 < w.kernel[0]; k0 += pool_taps::SIDE) {
-                    taps.take(p, at, plane, p2 >= 0 && p2 < w.in[2], k1, k0);
+                for (int k0 = 0; k0 < (int)w.kernel[0]; k0 += pool_taps::SIDE) {
+                    taps.take(w, begin1, begin0, plane, p2 >= 0 && p2 < w.in[2], k1, k0);
 #pragma unroll
                     for (int k = 0; k < pool_taps::COUNT; k++) {
-                        piece v = to_piece(p.dtype, taps.bits[k]);
-                        found += taps.there[k];
+                        if (!taps.there[k]) continue;
+                        float v[E];
+                        pool_values<WIDE>(p.dtype, taps.bits[k], v);
+                        found++;
 #pragma unroll
-                        for (int e = 0; e < 8; e++) {
-                            bool larger = v.v[e] > y.v[e] || v.v[e] != v.v[e];
-                            float with = p.mean ? y.v[e] + v.v[e] : larger ? v.v[e] : y.v[e];
-                            if (taps.there[k]) y.v[e] = with;
+                        for (int e = 0; e < E; e++) {
+                            bool larger = v[e] > y[e] || v[e] != v[e];
+                            y[e] = p.mean ? y[e] + v[e] : larger ? v[e] : y[e];
                         }
                     }
                 }
         }
-        float share = p.mean ? 1 / (float)(p.count_pads ? counted(p, at) : found) : 1;
+        if (p.mean) {
+            float share = 1 / (float)(p.count_pads ? counted(p, at) : (int64_t)found);
 #pragma unroll
-        for (int e = 0; e < 8; e++) y.v[e] *= share;
-        store_vector(p.dtype, p.y, i, y);
+            for (int e = 0; e < E; e++) y[e] *= share;
+        }
+        ((uint4 *)p.y)[i] = pool_bits<WIDE>(p.dtype, y);
     }
+}
+
+__device__ __forceinline__ void pool_pieces_of(const hyp_cuda_pool &p)
+{
+    if (p.dtype == HYP_F32)
+        pool_channels<true>(p);
+    else
+        pool_channels<false>(p);
 }
 
 __device__ __forceinline__ void unfold_windows(const hyp_cuda_unfold &p)
@@ -514,7 +560,7 @@ KERNEL(conv_weights_f32, hyp_cuda_conv_weights, weights_gradient<float>(p))
 KERNEL(conv_weights_f64, hyp_cuda_conv_weights, weights_gradient<double>(p))
 KERNEL(conv_weights_u64, hyp_cuda_conv_weights, weights_gradient<uint64_t>(p))
 KERNEL(depthwise, hyp_cuda_depthwise, convolve_depthwise(p))
-KERNEL(pool_pieces, hyp_cuda_pool, pool_channels(p))
+KERNEL(pool_pieces, hyp_cuda_pool, pool_pieces_of(p))
 KERNEL(pool_f32, hyp_cuda_pool, pooling<float>(p))
 KERNEL(pool_f64, hyp_cuda_pool, pooling<double>(p))
 KERNEL(pool_i64, hyp_cuda_pool, pooling<int64_t>(p))

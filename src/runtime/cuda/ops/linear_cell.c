@@ -136,9 +136,10 @@ static hyp_status note_choice(hyp_cuda_build *b, const HypPlan__Linear *k, const
     double n = (double)c->form.args.n, depth = (double)c->form.args.k;
     hyp_dtype dtype = hyp_cuda_dtype(b->program, k->x);
     double bytes = n * depth * (double)hyp_dtype_size(dtype);
+    double seconds = hyp_cuda_own_seconds + hyp_cuda_floor_seconds(dtype, k->tf32, bytes, 2 * n * depth);
     hyp_choice_init(&choice);
-    hyp_choice_offer(&choice, "few-rows, with the next step", 0,
-                     hyp_cuda_own_seconds + hyp_cuda_floor_seconds(dtype, k->tf32, bytes, 2 * n * depth), NULL);
+    hyp_choice_offer(&choice, "few-rows, with the next step", 0, seconds, NULL);
+    hyp_choice_offer(&choice, "few-rows, then the next step", 1, seconds + hyp_cuda_own_seconds, NULL);
     hyp_choose(&choice, NULL);
     return hyp_vec_push(&b->prepared->choices, b->diag, choice);
 }

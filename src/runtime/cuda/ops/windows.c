@@ -49,6 +49,18 @@ static hyp_cuda_kernel kernel_of(hyp_dtype dtype)
     return HYP_CUDA_KERNEL_pool_i64;
 }
 
+/* Do 32 bits hold every place that a window reaches in an image of so many pieces of channels, along its inner axes? */
+static bool is_narrow(const hyp_cuda_windows *w, int64_t pieces)
+{
+    const int64_t most = 1 << 14;
+    bool narrow = w->in[0] > 0 && w->in[1] > 0 && w->in[0] <= INT32_MAX && w->in[1] <= INT32_MAX;
+    narrow = narrow && pieces <= INT32_MAX / w->in[0] / w->in[1];
+    for (int a = 0; a < 2; a++)
+        narrow = narrow && w->kernel[a] <= most && w->dilation[a] <= most && w->stride[a] <= INT32_MAX &&
+                 w->before[a] <= INT32_MAX / 2;
+    return narrow;
+}
+
 hyp_status hyp_cuda_add_pool(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
 {
     const hyp_array *x = &c->in[0], *y = &c->out[0];
@@ -66,7 +78,8 @@ hyp_status hyp_cuda_add_pool(hyp_cuda_build *b, const HypPlan__Call *k, const hy
     w->x_last = hyp_cuda_lies_last(b, k->inputs_plus1[0] - 1);
     w->y_last = hyp_cuda_lies_last(b, k->outputs[0]);
     int64_t per_piece = PIECE / (int64_t)hyp_dtype_size(x->dtype);
-    if (!norm && w->x_last && w->y_last && y->dims[1] % per_piece == 0) { /* such are floats of 16 and 32 bits */
+    if (!norm && w->x_last && w->y_last && y->dims[1] % per_piece == 0 && is_narrow(w, y->dims[1] / per_piece)) {
+        /* such are floats of 16 and 32 bits */
         grid.kernel = HYP_CUDA_KERNEL_pool_pieces;
         w->channels = hyp_cuda_extent_of(y->dims[1] / per_piece);
         w->total /= per_piece;
