@@ -6,9 +6,9 @@
 #include <string.h>
 
 enum {
-    MOST_THREADS = 4,
+    MOST_THREADS = 8,
     WORTH = 1 << 20, /* bytes of a batch, with which a thread is woken; so many for each further one */
-    PIECE = 1 << 20  /* bytes that are gathered before they are copied: they are in a cache yet */
+    PIECE = 512 << 10 /* bytes that are gathered before they are copied: they are in a cache yet */
 };
 
 typedef struct worker {
@@ -141,7 +141,7 @@ static size_t count_threads(size_t bytes)
 {
     cpu_set_t allowed;
     size_t most = bytes / WORTH, cores = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? (size_t)CPU_COUNT(&allowed) : 1;
-    if (most > cores / 2) most = cores / 2; /* the run has a thread, too, and so have other ranks */
+    if (most > cores / 4) most = cores / 4; /* runs, other ranks and other programs want some, too */
     if (most > MOST_THREADS) most = MOST_THREADS;
     return most ? most : 1;
 }

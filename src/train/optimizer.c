@@ -29,7 +29,8 @@ static hyp_status check_numbers(const hyp_train_options *o, hyp_optimizer_kind k
     if (!(o->loss_scale >= 0 && o->loss_scale < INFINITY))
         return fail_number(diag, "the scale of the loss", o->loss_scale, "a number above 0, or 0 for none,");
     if (!sgd && kind != HYP_OPTIMIZER_NONE && (o->momentum != 0 || o->nesterov))
-        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "momentum is for the optimizer sgd, not for %s", o->optimizer);
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "momentum is for the optimizer sgd, not for %s",
+                        kind == HYP_OPTIMIZER_ADAM ? "adam" : "adamw");
     if (o->nesterov && o->momentum == 0)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "Nesterov's momentum wants a momentum above 0");
     return HYP_OK;

@@ -12,6 +12,7 @@
 #ifndef HYP_RUNTIME_CUDA_CUDA_H
 #define HYP_RUNTIME_CUDA_CUDA_H
 
+#include <pthread.h>
 #include <string.h>
 
 #include "runtime/core/backend.h"
@@ -25,6 +26,17 @@
 
 enum { HYP_CUDA_MIN_ALIGN = 16 };
 
+/* Pieces of page-locked memory for copies outside of runs: uploads.c. Zeroed = none. */
+enum { HYP_CUDA_UPLOADS = 8 };
+typedef struct hyp_cuda_uploads {
+    pthread_mutex_t mutex; /* of `taken` */
+    pthread_cond_t freed;
+    bool ready; /* both are there */
+    bool taken[HYP_CUDA_UPLOADS];
+    void *pieces[HYP_CUDA_UPLOADS]; /* NULL: not made yet; of the thread that has taken it, as is the event */
+    CUevent sent[HYP_CUDA_UPLOADS];
+} hyp_cuda_uploads;
+
 typedef struct hyp_cuda_device {
     hyp_cuda_library lib;
     hyp_cudnn dnn; /* empty where no plan needs it, or where it is not */
@@ -34,6 +46,7 @@ typedef struct hyp_cuda_device {
     const struct hyp_cuda_group *group; /* the processes that all-reduce is over, the caller's; NULL: this one */
     bool keeps_handles;                 /* of the libraries, for others: handles.h */
     CUstream copies;                    /* for what is copied outside of runs, by any thread */
+    hyp_cuda_uploads uploads;
     CUmodule module, layers, attention; /* our kernels; NULL before they are loaded */
     CUfunction kernels[HYP_CUDA_KERNEL_COUNT];
     hyp_cuda_told_kernels told; /* and those that were compiled for pointwise steps */

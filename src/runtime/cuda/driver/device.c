@@ -136,7 +136,8 @@ hyp_status hyp_cuda_device_open(const hyp_engine_options *options, const hyp_log
         hyp_free(d);
         return status;
     }
-    status = set_up(d, options->device_index, diag);
+    status = hyp_cuda_uploads_init(&d->uploads, diag);
+    if (status == HYP_OK) status = set_up(d, options->device_index, diag);
     if (status != HYP_OK) {
         hyp_cuda_device_close(d);
         return status;
@@ -159,6 +160,7 @@ void hyp_cuda_device_close(void *device)
         bool entered = hyp_cuda_enter_to_free(d);
         hyp_cuda_told_unload(d);
         hyp_cuda_handles_close(d->context);
+        hyp_cuda_uploads_free(&d->uploads, &d->lib);
         if (d->copies) d->lib.cuStreamDestroy(d->copies);
         if (d->layers) d->lib.cuModuleUnload(d->layers);
         if (d->attention) d->lib.cuModuleUnload(d->attention);
@@ -167,6 +169,7 @@ void hyp_cuda_device_close(void *device)
     }
     if (d->context) d->lib.cuDevicePrimaryCtxRelease(d->device);
     hyp_cuda_told_dispose(d);
+    hyp_cuda_uploads_dispose(&d->uploads);
     hyp_cudnn_close(&d->dnn);
     hyp_cuda_library_close(&d->lib);
     hyp_free(d);

@@ -123,6 +123,12 @@ HYP_NODISCARD hyp_status hyp_cuda_memory_zero(void *device, void *at, size_t byt
 /* Copy from the host's memory, and to it, outside of runs, and return when the bytes have arrived. */
 HYP_NODISCARD hyp_status hyp_cuda_upload(const hyp_cuda_device *d, CUdeviceptr to, const void *from, size_t bytes,
                                          hyp_diag *diag);
+/* uploads.c: the same, for tensors of any size and several threads at once. */
+HYP_NODISCARD hyp_status hyp_cuda_upload_pieces(hyp_cuda_device *d, CUdeviceptr to, const void *from, size_t bytes,
+                                                hyp_diag *diag);
+HYP_NODISCARD hyp_status hyp_cuda_uploads_init(hyp_cuda_uploads *u, hyp_diag *diag);
+void hyp_cuda_uploads_free(hyp_cuda_uploads *u, const hyp_cuda_library *lib); /* what the device has, within its context */
+void hyp_cuda_uploads_dispose(hyp_cuda_uploads *u);
 HYP_NODISCARD hyp_status hyp_cuda_download(const hyp_cuda_device *d, void *to, CUdeviceptr from, size_t bytes,
                                            hyp_diag *diag);
 /* Bytes of device memory that a session holds. */

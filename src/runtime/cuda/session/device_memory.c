@@ -51,7 +51,7 @@ hyp_status hyp_cuda_memory_copy(void *device, void *to, bool to_device, const vo
     CUdeviceptr there = (CUdeviceptr)(uintptr_t)to, here = (CUdeviceptr)(uintptr_t)from;
     HYP_TRY(hyp_cuda_enter(d, diag));
     hyp_status status = !to_device     ? hyp_cuda_download(d, to, here, bytes, diag)
-                        : !from_device ? hyp_cuda_upload(d, there, from, bytes, diag)
+                        : !from_device ? hyp_cuda_upload_pieces(d, there, from, bytes, diag)
                                        : copy_there(d, there, here, bytes, diag);
     hyp_cuda_leave(d);
     return status;
