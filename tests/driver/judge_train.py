@@ -268,6 +268,23 @@ def check_words(folder):
     assert not os.path.exists(os.path.join(folder, "never.bin"))
 
 
+def check_gates(folder):
+    """A product and a sum in front of a clip, whose gradient asks where that lies: what they give is determined, to the bit."""
+    model = os.path.join(folder, "gate.onnx")
+    save(model, [node("Gemm", "x w b", "h"), node("HardSwish", "h", "s"), node("Unsqueeze", "s axes", "u"),
+                 node("GlobalMaxPool", "u", "p"), node("Flatten", "p", "f"), node("MatMul", "f v", "y")],
+         {"x": ["n", 5]}, {"y": ["n", 3]},
+         {"w": np.random.default_rng(4).standard_normal((5, 6)).astype(np.float32), "b": np.linspace(-4, 4, 6, dtype=np.float32),
+          "v": np.ones((6, 3), np.float32), "axes": np.array([2])})
+    said = hyp.tool("hypatiac", model, "-o", os.path.join(folder, "gate.bin"), "--train", "mse")
+    assert said.returncode == 0 and "verified: strict" in said.stdout, said.stderr
+    model = os.path.join(folder, "floor.onnx")
+    save(model, [node("Mul", "x w", "h"), node("Add", "h b", "s"), node("Floor", "s", "y")], {"x": ["n", 5]}, {"y": ["n", 5]},
+         {"w": np.linspace(0.1, 7, 5, dtype=np.float32), "b": np.linspace(-4, 4, 5, dtype=np.float32)})
+    said = hyp.tool("hypatiac", model, "-o", os.path.join(folder, "floor.bin"))
+    assert said.returncode == 0, said.stderr
+
+
 def check_verification(folder):
     """A rule that is wrong in the update alone is found by what a variable becomes."""
     model, rules = os.path.join(folder, "net.onnx"), os.path.join(folder, "wrong.rules")
@@ -305,6 +322,7 @@ def main():
         check_precisions(folder)
         check_recurrences(folder, "cpu", ["cpu", "reference"])
         check_words(folder)
+        check_gates(folder)
         check_verification(folder)
         check_same_bytes(folder)
 

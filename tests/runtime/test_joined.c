@@ -1,6 +1,6 @@
 /* Pointwise steps on the CPU whose instructions are done together (a product that is added, relu of a sum) and whose
- * operands are one number along a run, or the same run again and again: random programs over whole numbers, which are
- * exact, against a loop over the elements. */
+ * operands are one number along a run, or the same run again and again: random programs against a loop over the elements, which
+ * rounds after each instruction, to the bit. */
 #include <stdlib.h>
 
 #include "runtime/support.h"
@@ -43,7 +43,6 @@ static double apply(op_code op, double a, double b)
     }
 }
 
-/* Of 1, 2 and 4 with a sign: quotients are exact, too. */
 static void draw_input(rng *r, drawn *d, size_t i)
 {
     size_t count = 1;
@@ -59,6 +58,7 @@ static void draw_input(rng *r, drawn *d, size_t i)
     assert_true(d->in[i].values && d->in[i].data);
     for (size_t k = 0; k < count; k++) {
         float value = (float)(1 << rng_below(r, 3)) * (rng_below(r, 2) ? 1.0f : -1.0f);
+        if (d->in[i].dtype == HYP_F32) value *= 1 + (float)rng_below(r, 1000) / 1009;
         d->in[i].values[k] = value;
         if (d->in[i].dtype == HYP_I8)
             ((int8_t *)d->in[i].data)[k] = (int8_t)value;
@@ -103,8 +103,8 @@ static void build(plan_builder *b, const drawn *d, size_t outputs)
     for (size_t o = 0; o < outputs; o++) pb_result(b, s, out[o], d->results[o]);
 }
 
-/* The results of element i. False where one of the values on the way is no float, so that rounding once or twice differs. */
-static bool expect(const drawn *d, int64_t i, float *results)
+/* The results of element i. A double has bits enough that rounding its sums, products and quotients to a float is rounding once. */
+static void expect(const drawn *d, int64_t i, float *results)
 {
     double registers[INPUTS + MOST];
     for (size_t k = 0; k < INPUTS; k++) {
@@ -112,30 +112,21 @@ static bool expect(const drawn *d, int64_t i, float *results)
         for (size_t a = AXES; a-- > 0; left /= d->extents[a]) at += left % d->extents[a] * d->in[k].strides[a];
         registers[k] = (double)d->in[k].values[at];
     }
-    bool exact = true;
-    for (size_t k = 0; k < d->instrs; k++) {
-        double value = apply(d->instr[k].op, registers[d->instr[k].a], registers[d->instr[k].b]);
-        exact = exact && (double)(float)value == value;
-        registers[INPUTS + k] = value;
-    }
+    for (size_t k = 0; k < d->instrs; k++)
+        registers[INPUTS + k] = (double)(float)apply(d->instr[k].op, registers[d->instr[k].a], registers[d->instr[k].b]);
     for (size_t o = 0; o < OUTPUTS; o++) results[o] = (float)registers[d->results[o]];
-    return exact;
 }
 
-/* Returns how many elements were judged. */
-static int64_t check(const drawn *d, const float *const *y, size_t outputs, int round)
+static void check(const drawn *d, const float *const *y, size_t outputs, int round)
 {
-    int64_t judged = 0;
     for (int64_t i = 0; i < d->count; i++) {
         float wanted[OUTPUTS];
-        if (!expect(d, i, wanted)) continue;
-        judged++;
+        expect(d, i, wanted);
         for (size_t o = 0; o < outputs; o++)
             if (y[o][i] != wanted[o])
-                fail_msg("round %d, %d x %d x %d: %s[%d] is %g, wanted %g", round, (int)d->extents[0], (int)d->extents[1],
+                fail_msg("round %d, %d x %d x %d: %s[%d] is %.9g, wanted %.9g", round, (int)d->extents[0], (int)d->extents[1],
                          (int)d->extents[2], out_names[o], (int)i, (double)y[o][i], (double)wanted[o]);
     }
-    return judged;
 }
 
 static void instructions_done_together_are_exact(void **state)
@@ -143,7 +134,6 @@ static void instructions_done_together_are_exact(void **state)
     (void)state;
     static plan_builder b;
     rng r = {20};
-    int64_t judged = 0, all = 0;
     for (int round = 0; round < rounds(400); round++) {
         drawn d;
         draw(&r, &d);
@@ -159,8 +149,7 @@ static void instructions_done_together_are_exact(void **state)
             out[o] = tensor_of(out_names[o], HYP_F32, y[o], AXES, d.extents);
         }
         run_once(&b, HYP_DEVICE_CPU, in, INPUTS, out, outputs);
-        judged += check(&d, (const float *const *)y, outputs, round);
-        all += d.count;
+        check(&d, (const float *const *)y, outputs, round);
         for (size_t i = 0; i < INPUTS; i++) {
             free(d.in[i].values);
             free(d.in[i].data);
@@ -168,7 +157,6 @@ static void instructions_done_together_are_exact(void **state)
         for (size_t o = 0; o < OUTPUTS; o++) free(y[o]);
         pb_dispose(&b);
     }
-    assert_true(judged > all / 10 * 9);
 }
 
 int main(void)

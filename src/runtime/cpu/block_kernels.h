@@ -164,13 +164,14 @@ static void block_round(hyp_dtype to, float *out, int64_t n)
     }
 }
 
+/* In one pass, but not in one rounding: what a comparison or a conversion to integers hangs on is what the operators say. */
 static void block_sum(const hyp_block_instr *in, float *out, const float *const *x, int64_t n)
 {
     switch (in->times << 1 | in->relu) {
     case 0: EACH_OR_ONE(a + b);
     case 1: EACH_OR_ONE(vrelu(a + b));
-    case 2: EACH_OR_ONE(a * c + b);
-    case 3: EACH_OR_ONE(vrelu(a * c + b));
+    case 2: EACH_OR_ONE(vrounded(a * c) + b);
+    case 3: EACH_OR_ONE(vrelu(vrounded(a * c) + b));
     }
 }
 

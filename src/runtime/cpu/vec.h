@@ -44,6 +44,21 @@ INLINE vf load_some(const float *p, int64_t n, float rest)
 }
 INLINE void store_some(float *p, vf v, int64_t n) { memcpy(p, &v, (size_t)n * sizeof *p); }
 
+/* v as it is rounded: what it is computed by and what reads it are not put into one instruction, which would round once. */
+INLINE vf vrounded(vf v)
+{
+#if HYP_VEC_BYTES == 64
+    __asm__("" : "+v"(v));
+#elif defined __SSE2__
+    __asm__("" : "+x"(v));
+#elif defined __aarch64__
+    __asm__("" : "+w"(v));
+#else
+    __asm__("" : "+m"(v));
+#endif
+    return v;
+}
+
 /* mask lanes are 0 or -1, as comparisons give them */
 INLINE vf choose(vi mask, vf yes, vf no) { return (vf)((mask & (vi)yes) | (~mask & (vi)no)); }
 /* The larger of two numbers; where one is NaN, either. */
