@@ -288,6 +288,26 @@ static void move_function(noise *n, hyp_op op, const hyp_eval_tensor *x, hyp_eva
     }
 }
 
+/* The gradient of a norm is a difference of terms as large as g times the scale over the deviation. Of rows of one or two elements
+ * hardly anything is left of them, and that however what is read moves. */
+static void move_by_terms(noise *n, const hyp_node *node, const hyp_eval_tensor *const *in, hyp_eval_tensor *out, double step)
+{
+    const size_t length = (size_t)sum_length(node, in);
+    const bool centred = node->attrs[2].i != 0, by_x = strcmp(node->attrs[3].sym, "x") == 0;
+    const double *scale = node->input_count > 2 && in[2] ? in[2]->f : NULL;
+    for (size_t row = 0; by_x && length > 0 && row < out->count; row += length) {
+        const double *x = in[0]->f + row, *g = in[1]->f + row;
+        double mean = 0, squares = 0;
+        for (size_t i = 0; i < length && centred; i++) mean += x[i] / (double)length;
+        for (size_t i = 0; i < length; i++) squares += (x[i] - mean) * (x[i] - mean);
+        const double deviation = sqrt(squares / (double)length + node->attrs[1].f);
+        for (size_t i = 0; i < length; i++) {
+            double term = g[i] * (scale ? scale[i] : 1) / deviation;
+            if (isfinite(term)) out->f[row + i] += next_move(n) * step * term;
+        }
+    }
+}
+
 /* Where a NaN that a choice drops may come through: it does here. */
 static void keep_nan(const hyp_eval_tensor *choice, hyp_eval_tensor *out)
 {
@@ -332,6 +352,7 @@ static void after(void *user, hyp_node_id id, const hyp_eval_tensor *const *in, 
         if (k == EXACT && !kept) move(n, t, step);
         if (k == FUNCTION) move_function(n, node->op, in[0], t, step);
         if (k == SUM) move(n, t, step + 0x1p-22 * sqrt(sum_length(node, in)));
+        if (node->op == HYP_OP_norm_gradient) move_by_terms(n, node, in, t, step);
         if (has_products(node->op) && t->dtype == HYP_BF16) move_by_flushed(n, t, sum_length(node, in));
         double largest = t->dtype == HYP_F32 ? n->options->largest : 0;
         for (size_t j = 0; largest > 0 && j < t->count; j++)

@@ -285,6 +285,15 @@ def check_gates(folder):
     assert said.returncode == 0, said.stderr
 
 
+def check_short_norms(folder):
+    """Of the terms of a norm's gradient over two elements hardly anything is left, so that it is as exact as these are."""
+    model = os.path.join(folder, "norm.onnx")
+    save(model, [node("MatMul", "x w", "h"), node("LayerNormalization", "h s", "y")], {"x": ["n", 5]}, {"y": ["n", 2]},
+         {"w": np.random.default_rng(2).standard_normal((5, 2)).astype(np.float32), "s": np.array([0.3, -1.2], np.float32)})
+    said = hyp.tool("hypatiac", model, "-o", os.path.join(folder, "norm.bin"), "--train", "mse", "--gradients")
+    assert said.returncode == 0, said.stderr
+
+
 def check_verification(folder):
     """A rule that is wrong in the update alone is found by what a variable becomes."""
     model, rules = os.path.join(folder, "net.onnx"), os.path.join(folder, "wrong.rules")
@@ -323,6 +332,7 @@ def main():
         check_recurrences(folder, "cpu", ["cpu", "reference"])
         check_words(folder)
         check_gates(folder)
+        check_short_norms(folder)
         check_verification(folder)
         check_same_bytes(folder)
 
