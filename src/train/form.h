@@ -69,6 +69,7 @@ typedef hyp_value_id hyp_head_fn(hyp_scope *s, const hyp_value_id *args);
     X("join", 0, join)                 /* of a split: the gradients of its results in a row */                         \
     X("unslice", 1, unslice)           /* put where a slice took from, zeros elsewhere */                              \
     X("ungather", 1, ungather)         /* added where a gather took from */                                            \
+    X("from-first-axis", 1, from_first_axis) /* indices behind batch axes, with the places along these in front of them */ \
     X("unpad", 1, unpad)               /* without what a pad put around */                                             \
     X("unresize", 1, unresize)         /* the transpose of a resize */                                                 \
     X("left-factor", 1, left_factor)   /* of a product: the gradient by a */                                           \
@@ -82,6 +83,7 @@ typedef hyp_value_id hyp_head_fn(hyp_scope *s, const hyp_value_id *args);
     X("channel-sum", 1, channel_sum)             /* summed over all axes but the second */                             \
     X("max-pool-back", 1, max_pool_back)         /* added where the largest were */                                    \
     X("average-pool-back", 1, average_pool_back) /* shared among each window */                                        \
+    X("window-sum-back", 1, window_sum_back)     /* added to all of each window */                                     \
     X("states-before", 2, states_before)             /* (states-before y h): of a recurrence, at each time */           \
     X("lstm-cells", 0, lstm_cells)                   /* of all times */                                                \
     X("recurrent-back", 2, recurrent_back)           /* (recurrent-back before cells): by x */                         \

@@ -224,6 +224,27 @@ hyp_value_id hyp_head_ungather(hyp_scope *s, const hyp_value_id *args)
     return hyp_build_axis_back(b, v, axis);
 }
 
+/* Tuples along the last axis of indices behind batch axes become tuples of all axes from the first on. */
+hyp_value_id hyp_head_from_first_axis(hyp_scope *s, const hyp_value_id *args)
+{
+    hyp_builder *b = s->b;
+    const int64_t batch = s->node.attrs[0].i;
+    hyp_type t = hyp_build_type(b, args[0]), one = t;
+    hyp_value_id parts[HYP_MAX_RANK + 1];
+    if (batch == 0 || !hyp_build_ok(b)) return args[0];
+    one.dims[t.rank - 1] = 1;
+    for (int32_t a = 0; a < batch; a++) {
+        const hyp_attr size = hyp_attr_of_dims(&t.dims[a], 1), shape = hyp_attr_of_dims(one.dims, (uint32_t)one.rank);
+        hyp_dim along[HYP_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
+        along[a] = t.dims[a];
+        hyp_value_id v = hyp_build_node(b, HYP_OP_range, &size, hyp_build_scalar(b, t.dtype, 0), hyp_build_scalar(b, t.dtype, 1));
+        parts[a] = hyp_build_node(b, HYP_OP_expand, &shape, hyp_build_reshape(b, v, t.rank, along));
+    }
+    parts[batch] = args[0];
+    const hyp_attr last = hyp_attr_of_int(t.rank - 1);
+    return hyp_build_output(b, HYP_OP_concat, &last, parts, (uint32_t)batch + 1, 1, 0);
+}
+
 /* ---- resize ----------------------------------------------------------------------------------------- */
 
 enum { MOST_RESIZED = 4096 }; /* of an axis: its matrix has the square of that */

@@ -200,7 +200,8 @@ static hyp_value_id window_counts(hyp_scope *s, const window *w, const hyp_dim *
     return convolve(s, hyp_build_full(b, &ones, 1), taps, &s->node.attrs[1], &within, &s->node.attrs[3], 1);
 }
 
-hyp_value_id hyp_head_average_pool_back(hyp_scope *s, const hyp_value_id *args)
+/* Adds v, which is of the shape of the result, to all places of each window, with `divides` divided by how many of them counted. */
+static hyp_value_id windows_back(hyp_scope *s, hyp_value_id v, bool divides)
 {
     hyp_builder *b = s->b;
     window w = read_window(s, s->node.attrs[0].dims, 1);
@@ -209,11 +210,14 @@ hyp_value_id hyp_head_average_pool_back(hyp_scope *s, const hyp_value_id *args)
     hyp_type kernel = {.dtype = w.x.dtype, .rank = w.x.rank, .dims = {1, 1}};
     memcpy(kernel.dims + 2, w.kernel, (size_t)w.n * sizeof *kernel.dims);
     hyp_value_id taps = hyp_build_full(b, &kernel, 1);
-    hyp_value_id v = hyp_build_node(b, HYP_OP_div, NULL, args[0], window_counts(s, &w, pads, taps));
+    if (divides) v = hyp_build_node(b, HYP_OP_div, NULL, v, window_counts(s, &w, pads, taps));
     if (is_tiling(b, &w)) return repeat(b, &w, v);
     hyp_type images = channels_as_images(b, w.y);
     return put_back(s, &w, pads, more, hyp_build_reshape(b, v, images.rank, images.dims), taps);
 }
+
+hyp_value_id hyp_head_average_pool_back(hyp_scope *s, const hyp_value_id *args) { return windows_back(s, args[0], true); }
+hyp_value_id hyp_head_window_sum_back(hyp_scope *s, const hyp_value_id *args) { return windows_back(s, args[0], false); }
 
 /* ---- channels --------------------------------------------------------------------------------------- */
 
