@@ -1,12 +1,13 @@
 """Forward and backward passes of linear layers: the functions of hypatia/nn.h, and plans, against PyTorch, on a GPU or a CPU.
 
     python3 bench/nn.py --library LIBHYPATIA-RT.SO [--hypatiac BIN] [--device cuda|cpu] [--types bf16,fp32,fp16,tf32] [--only TEXT,...] [--cases LIST]
-                        [--tune SECONDS] [--compile] [--rounds N] [--row-seconds S] [--tsv FILE]
+                        [--tune SECONDS] [--compile [MODE,...]] [--rounds N] [--row-seconds S] [--tsv FILE]
 
 A run is one forward pass and one backward pass with all gradients (dx, and of each layer dW and db); a relu follows each layer but
 the last of several. Ours is measured untuned, and after hyp_nn_tune of so many seconds ("tuned"); with --hypatiac also as a plan of both
 passes, written out as a model ("plan"), and tuned as long ("plan, tuned"). Peers: PyTorch's autograd
-("eager") and, with --compile, torch.compile. All use the same numbers in the same process and take turns, each round beginning
+("eager") and, with --compile, torch.compile in each of these modes ("compile default"; max-autotune-no-cudagraphs takes a minute
+a row). All use the same numbers in the same process and take turns, each round beginning
 with another one; a time is the median over the rounds, in microseconds of one run. Two modes:
 
   graph   runs captured into a CUDA graph, which is replayed: what the device needs. A GPU alone
@@ -14,7 +15,8 @@ with another one; a time is the median over the rounds, in microseconds of one r
 
 The floor is what a run needs at least: bytes at the bandwidth of a copy (x, every weight twice, dy, and all results, once each),
 operations at the rate of the fastest product of its type, both measured in the same process, and four launches a layer at what
-one more empty kernel takes in a graph. Errors are |g - r| / |r| (2-norms) of the worst result against float64.
+one more empty kernel takes in a graph. Errors are |g - r| / |r| (2-norms) of the worst result against float64. "mask" is what the functions keep
+of a relu behind the last layer, in bits an element; other relus keep nothing but their results, which the next weight's gradient reads.
 """
 import argparse
 import ctypes as c
@@ -122,6 +124,8 @@ class Ours:
         x, y, dy, dx = map(view, (numbers.x, self.y, numbers.dy, self.dx))
         bytes = c.c_size_t()
         self.check(lib.hyp_mlp_saved_bytes(self.nn, self.layers, n, c.byref(x), c.byref(bytes), c.byref(self.diag)))
+        hidden = sum(numbers.dy.shape[0] * w.shape[0] for w in numbers.weights[:-1]) * numbers.dy.element_size()
+        self.mask_bits = (bytes.value - hidden) * 8 / numbers.dy.numel() if numbers.relus[-1] else 0
         self.saved = torch.empty(max(1, bytes.value), dtype=torch.uint8, device=numbers.x.device)
         saved = view(self.saved)
         self.keep = (numbers, x, y, dy, dx, saved)
@@ -241,13 +245,14 @@ class Row:
         self.ways["eager"] = lambda: numbers.passes(numbers.forward, leaves, numbers.dy)
         if self.args.compile:
             torch._dynamo.reset()
-            forward = torch.compile(numbers.forward, dynamic=False)
-            call = lambda: numbers.passes(forward, leaves, numbers.dy)  # noqa: E731
+        for mode in filter(None, (self.args.compile or "").split(",")):
+            forward = torch.compile(numbers.forward, dynamic=False, mode=mode)
+            call = lambda forward=forward: numbers.passes(forward, leaves, numbers.dy)  # noqa: E731
             try:
                 call()
-                self.ways["compile"] = call
+                self.ways["compile " + mode] = call
             except Exception as failure:
-                self.notes.append("torch.compile: " + str(failure).split("\n")[0][:80])
+                self.notes.append(f"torch.compile, {mode}: " + str(failure).split("\n")[0][:80])
 
     def verify(self):
         self.reference = self.numbers.in_float64()
@@ -296,7 +301,7 @@ class Row:
         """How many times as long the fastest peer takes."""
         def least(ways):
             return min((us for (m, way), us in self.medians.items() if m == mode and way in ways), default=None)
-        ours, peers = least(OURS), least(("eager", "compile"))
+        ours, peers = least(OURS), least(set(self.ways) - set(OURS))
         return peers / ours if ours and peers else None
 
     def close(self):
@@ -320,7 +325,7 @@ def measure(case, kind, args, lib, stream, ceilings):
     floor = row.floor(ceilings)
     ratios = {mode: row.ratio(mode) for mode in ("graph", "call")}
     cells = [f"{mode} {way} {us:.1f}" for (mode, way), us in sorted(row.medians.items(), reverse=True)]
-    print(f"{case.name} {kind}: " + ", ".join(cells) + f", floor {floor:.1f}; peer/ours " +
+    print(f"{case.name} {kind}: " + ", ".join(cells) + f", floor {floor:.1f}, mask {row.ours['ours'].mask_bits:.2f}; peer/ours " +
           ", ".join(f"{mode} {r:.2f}" for mode, r in ratios.items() if r) +
           "; errors " + ", ".join(f"{way} {e:.1e}" for way, e in row.errors.items()) + "".join("; " + n for n in row.notes),
           flush=True)
@@ -342,7 +347,7 @@ def main():
     parser.add_argument("--types", default="")
     parser.add_argument("--only", default="")
     parser.add_argument("--tune", type=float, default=10, help="seconds for each case and type; 0: not at all")
-    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--compile", nargs="?", metavar="MODES", const="default")
     parser.add_argument("--describe", action="store_true", help="also what the steps are done by")
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--row-seconds", type=float, default=5)
