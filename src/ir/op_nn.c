@@ -350,6 +350,7 @@ static hyp_status check_channels(const hyp_infer_call *c, uint32_t first, uint32
     if (!hyp_dtype_is_float(x->dtype)) return hyp_check_dtype(c, HYP_CLASS_FLOAT);
     if (x->rank < 2) return hyp_infer_fail(c, "x is %s, [N C ...] is wanted", hyp_infer_type_text(c, x));
     for (uint32_t i = first; i < c->in_count; i++) {
+        if (!c->in[i]) continue;
         const hyp_type *a = &c->in[i]->type;
         if (a->rank != 1 || !hyp_dtype_is_float(a->dtype) || !hyp_check_equal(c, a->dims[0], x->dims[1]))
             return hyp_infer_fail(c, "input %u is %s, a float for each of the %s channels of x is wanted", i,
@@ -374,8 +375,10 @@ hyp_status hyp_infer_batch_norm_gradient(const hyp_infer_call *c)
 {
     HYP_TRY(check_channels(c, 2, 0));
     const hyp_dtype wide = hyp_dtype_wide(c->in[0]->type.dtype);
-    for (uint32_t i = 2; i < 4; i++)
-        if (c->in[i]->type.dtype != wide)
+    if (!hyp_infer_input(c, 4) != !hyp_infer_input(c, 5))
+        return hyp_infer_fail(c, "of scale and bias one is there: both or neither are wanted");
+    for (uint32_t i = 2; i < c->in_count; i++)
+        if (c->in[i] && c->in[i]->type.dtype != wide)
             return hyp_infer_fail(c, "input %u is %s, statistics of x are %s", i, hyp_infer_type_text(c, &c->in[i]->type),
                                   hyp_dtype_name(wide));
     return hyp_check_alike(c, 1);

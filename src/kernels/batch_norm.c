@@ -17,7 +17,8 @@ static hyp_status read_channels(const hyp_kernel_call *c, uint32_t first, uint32
     const hyp_array *x = &c->in[0];
     if (x->rank < 2 || !hyp_array_is_float(x)) return hyp_kernel_fail(c, "x is not [N C ...] of floats");
     hyp_array_split(x, 1, &out->images, &out->channels, &out->places);
-    for (uint32_t i = first; i < c->in_count; i++) HYP_TRY(want_channels(c, &c->in[i], out->channels));
+    for (uint32_t i = first; i < c->in_count; i++)
+        if (hyp_kernel_input(c, i)) HYP_TRY(want_channels(c, &c->in[i], out->channels));
     for (uint32_t i = result; i < c->out_count; i++) HYP_TRY(want_channels(c, &c->out[i], out->channels));
     return HYP_OK;
 }
@@ -41,7 +42,9 @@ hyp_status hyp_kernel_read_batch_norm_gradient(const hyp_kernel_call *c, hyp_cha
     HYP_TRY(read_channels(c, 2, 0, out));
     if (!hyp_array_same_shape(&c->in[0], &c->in[1]) || c->in[0].dtype != c->in[1].dtype)
         return hyp_kernel_fail(c, "the gradient is not of the type of x");
-    for (uint32_t i = 2; i < c->in_count; i++) HYP_TRY(want_statistics(c, &c->in[i]));
+    if (!hyp_kernel_input(c, 4) != !hyp_kernel_input(c, 5)) return hyp_kernel_fail(c, "of scale and bias one is there");
+    for (uint32_t i = 2; i < c->in_count; i++)
+        if (hyp_kernel_input(c, i)) HYP_TRY(want_statistics(c, &c->in[i]));
     for (uint32_t i = 0; i < c->out_count; i++) HYP_TRY(want_statistics(c, &c->out[i]));
     return HYP_OK;
 }
@@ -95,6 +98,17 @@ hyp_status hyp_kernel_batch_norm(const hyp_kernel_call *c)
     return HYP_OK;
 }
 
+/* Whether a relu behind the normalization lets the element through, by the arithmetic of statistics. */
+static bool is_let_through(const hyp_kernel_call *c, int64_t channel, int64_t i)
+{
+    const double x = hyp_array_f64(&c->in[0], i), mean = hyp_array_f64(&c->in[2], channel);
+    const double inverse = hyp_array_f64(&c->in[3], channel), scale = hyp_array_f64(&c->in[4], channel);
+    const double bias = hyp_array_f64(&c->in[5], channel), least = hyp_batch_norm_least(c->in[0].dtype);
+    if (c->in[0].dtype == HYP_F64) return bias - (mean - x) * inverse * scale > least;
+    const float away = (float)mean - (float)x, normal = away * (float)inverse, scaled = normal * (float)scale;
+    return (double)((float)bias - scaled) > least;
+}
+
 hyp_status hyp_kernel_batch_norm_gradient(const hyp_kernel_call *c)
 {
     const hyp_array *x = &c->in[0], *g = &c->in[1];
@@ -104,6 +118,7 @@ hyp_status hyp_kernel_batch_norm_gradient(const hyp_kernel_call *c)
     for (int64_t channel = 0; channel < s.channels; channel++) {
         double mean = hyp_array_f64(&c->in[2], channel), inverse = hyp_array_f64(&c->in[3], channel), along = 0, sum = 0;
         FOR_CHANNEL(s, channel, i) {
+            if (hyp_kernel_input(c, 4) && !is_let_through(c, channel, i)) continue;
             along += hyp_array_f64(g, i) * (hyp_array_f64(x, i) - mean);
             sum += hyp_array_f64(g, i);
         }

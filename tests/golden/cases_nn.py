@@ -119,6 +119,8 @@ def batch_norm():
         axes = tuple(a for a in range(x.ndim) if a != 1)
         away = (d(x) - d(narrow[0])[across]) * d(narrow[1])[across]
         case("batch-norm-gradient", name, "", [x, g, *narrow], [(d(g) * away).mean(axes), d(g).mean(axes)])
+        kept = d(g) * (d(bias)[across] + away * d(scale)[across] > 0)
+        case("batch-norm-gradient", name + ", behind a relu", "", [x, g, *narrow, scale, bias], [(kept * away).mean(axes), kept.mean(axes)])
 
 
 def backward_weights():

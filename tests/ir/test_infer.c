@@ -323,6 +323,8 @@ static const row refused[] = {
     {"(input %x (f32 4)) ((%m %v %i) (batch-norm-stats %x))", "x is f32[4], [N C ...] is wanted"},
     {"(input %x (i32 4 2)) ((%m %v %i) (batch-norm-stats %x))", "a floating-point type is wanted"},
     {X "(input %s (f64 3)) ((%a %b) (batch-norm-gradient %x %x %s %s))", "input 2 is f64[3], statistics of x are f32"},
+    {X "(input %s (f32 3)) ((%a %b) (batch-norm-gradient %x %x %s %s %s))", "of scale and bias one is there: both or neither are wanted"},
+    {X "(input %s (f32 3)) (input %t (f64 3)) ((%a %b) (batch-norm-gradient %x %x %s %s %s %t))", "input 5 is f64[3], statistics of x are f32"},
     {X "(input %g (f16 batch 3 4)) (input %s (f32 3)) ((%a %b) (batch-norm-gradient %x %g %s %s))", "f32[batch 3 4] is wanted"},
     {X "(%y (concat :axis 3 %x %x))", "axis 3 is outside [-3, 3)"},
     {X "(%y (concat :axis 0))", "0 inputs, at least 1"},

@@ -15,6 +15,7 @@ typedef struct channels_run {
     const batch_norm *s;
     const hyp_cpu_kernels *kernels;
     const float *x, *g, *mean, *inverse; /* all but x: of a gradient */
+    const float *scale, *bias;           /* NULL: there is no relu behind it */
     float *out[3];
 } channels_run;
 
@@ -41,6 +42,23 @@ static void statistics_part(void *state, int64_t begin, int64_t end, int thread)
     }
 }
 
+/* Adds the sums of a run of a channel behind a relu: of what it lets through, some elements at a time. */
+static void add_through_relu(const channels_run *r, int64_t channel, int64_t at, double *sums)
+{
+    enum { SOME = 512 };
+    const float mean = r->mean[channel], inverse = r->inverse[channel], scale = r->scale[channel], bias = r->bias[channel];
+    float through[SOME];
+    for (int64_t i = 0; i < r->s->shape.places; i += SOME) {
+        const float *x = r->x + at + i, *g = r->g + at + i;
+        const int64_t left = r->s->shape.places - i, count = left < SOME ? left : SOME;
+        double some[2];
+        for (int64_t k = 0; k < count; k++) through[k] = (mean - x[k]) * inverse * scale < bias ? g[k] : 0;
+        r->kernels->channel_sums(x, through, count, mean, some);
+        sums[0] += some[0];
+        sums[1] += some[1];
+    }
+}
+
 static void gradient_part(void *state, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
@@ -51,7 +69,11 @@ static void gradient_part(void *state, int64_t begin, int64_t end, int thread)
         double along = 0, sum = 0, sums[2];
         for (int64_t i = 0; i < c->images; i++) {
             int64_t at = (i * c->channels + channel) * c->places;
-            r->kernels->channel_sums(r->x + at, r->g + at, c->places, r->mean[channel], sums);
+            sums[0] = sums[1] = 0;
+            if (r->scale)
+                add_through_relu(r, channel, at, sums);
+            else
+                r->kernels->channel_sums(r->x + at, r->g + at, c->places, r->mean[channel], sums);
             sum += sums[0];
             along += sums[1];
         }
@@ -71,7 +93,9 @@ static hyp_status run_batch_norm(const hyp_cpu_op *op, const hyp_cpu_run *run, h
                       .x = hyp_cpu_call_input(run, k, 0),
                       .g = hyp_cpu_call_input(run, k, 1),
                       .mean = hyp_cpu_call_input(run, k, 2),
-                      .inverse = hyp_cpu_call_input(run, k, 3)};
+                      .inverse = hyp_cpu_call_input(run, k, 3),
+                      .scale = hyp_cpu_call_input(run, k, 4),
+                      .bias = hyp_cpu_call_input(run, k, 5)};
     for (size_t i = 0; i < k->n_outputs; i++) r.out[i] = run->call.at[k->outputs[i]];
     int64_t each = s->shape.images * s->shape.places;
     hyp_cpu_task *task = gradient ? gradient_part : statistics_part;

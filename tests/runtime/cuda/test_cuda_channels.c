@@ -30,6 +30,11 @@ static void add_batch_norm(hyp_dtype dtype, uint32_t x, uint32_t g, int64_t chan
     HypPlan__Call *sums = pb_call(&builder, "batch-norm-gradient", 4, (uint32_t[]){x, g, out[0], out[2]}, out[3]);
     sums->n_outputs = 2;
     memcpy(sums->outputs, out + 3, 2 * sizeof *out);
+    out[3] = pb_output(&builder, "by scale, relu", statistics(dtype), 1, dims);
+    out[4] = pb_output(&builder, "by bias, relu", statistics(dtype), 1, dims);
+    sums = pb_call(&builder, "batch-norm-gradient", 6, (uint32_t[]){x, g, out[0], out[2], out[2], out[0]}, out[3]); /* any scale and bias */
+    sums->n_outputs = 2;
+    memcpy(sums->outputs, out + 3, 2 * sizeof *out);
 }
 
 static void check_batch_norm(hyp_dtype dtype, size_t rank, const int64_t *dims)

@@ -23,7 +23,19 @@ template <bool GRADIENT, typename C> __device__ __forceinline__ of_terms<C> both
 // lie.
 template <typename C, int W> struct running {
     C base[W], sum[W], along[W];
+    C inverse[W], scale[W], bias[W]; // of a relu behind the normalization
 };
+
+// g where the relu lets x through.
+template <typename C, int W>
+__device__ __forceinline__ void pass_relu(const running<C, W> &r, C least, const C (&x)[W], C (&g)[W])
+{
+#pragma unroll
+    for (int e = 0; e < W; e++) {
+        const C normal = rounded_product(r.base[e] - x[e], r.inverse[e]);
+        if (!(r.bias[e] - rounded_product(normal, r.scale[e]) > least)) g[e] = 0;
+    }
+}
 
 // Takes the n-th of a thread's terms. Places beyond the tensor's width hold zeros.
 template <bool GRADIENT, typename C, int W>
@@ -96,6 +108,7 @@ __device__ __forceinline__ int64_t take_all(const hyp_cuda_channels &p, int64_t 
             C v[W], w[W] = {};
             x[j].numbers(p.dtype, v);
             if (GRADIENT) g[j].numbers(p.dtype, w);
+            if (GRADIENT && p.scale) pass_relu(r, (C)p.least, v, w);
             take_term<GRADIENT, C, W>(r, v, w, count == 0);
             count++;
         }
@@ -120,7 +133,13 @@ template <bool GRADIENT, typename C, int W> __device__ __forceinline__ void over
 #pragma unroll
         for (int e = 0; e < W; e++) {
             r.base[e] = r.sum[e] = r.along[e] = 0;
-            if (GRADIENT && mine < p.total && e < width) r.base[e] = ((const C *)p.mean)[p.along ? channel : channel + e];
+            if (!GRADIENT || mine >= p.total || e >= width) continue;
+            const int64_t of = p.along ? channel : channel + e;
+            r.base[e] = ((const C *)p.mean)[of];
+            if (!p.scale) continue;
+            r.inverse[e] = ((const C *)p.inverse)[of];
+            r.scale[e] = ((const C *)p.scale)[of];
+            r.bias[e] = ((const C *)p.bias)[of];
         }
         const int64_t count = take_all<GRADIENT, C, W>(p, group * p.group, begin + threadIdx.y, end, blockDim.y, r);
         __syncthreads(); // what was read of the round before

@@ -188,6 +188,7 @@ typedef struct hyp_cuda_reduce {
 typedef struct hyp_cuda_channels {
     uint64_t x, g;
     uint64_t mean;            /* of a gradient: by channel, f32 or f64 as the kernel computes */
+    uint64_t inverse, scale, bias; /* 0: there is no relu behind it, which lets through what is above `least` */
     uint64_t parts;           /* [part, channel] of three values of that type */
     int64_t total;            /* groups times parts */
     int64_t terms, all_terms; /* of a part, the last of which may have fewer; of a group */
@@ -195,6 +196,7 @@ typedef struct hyp_cuda_channels {
     int64_t group;            /* elements from a group to the next */
     int64_t channels;
     hyp_cuda_extent groups, run;
+    double least;
     uint32_t dtype, along;
 } hyp_cuda_channels;
 

@@ -9,7 +9,7 @@ typedef struct channels_op {
     hyp_cuda_channels args;
     hyp_cuda_channels_end end;
     hyp_cuda_grid grid, end_grid;
-    uint32_t x, g_plus1, mean_plus1, inverse_plus1, out[3], out_count;
+    uint32_t x, g_plus1, mean_plus1, inverse_plus1, scale_plus1, bias_plus1, out[3], out_count;
 } channels_op;
 
 static CUdeviceptr at(const hyp_cuda_session *s, uint32_t tensor_plus1)
@@ -24,7 +24,9 @@ static hyp_status run(hyp_cuda_session *s, void *data, hyp_diag *diag)
     p->args.g = at(s, p->g_plus1);
     p->args.mean = at(s, p->mean_plus1);
     p->args.parts = p->end.parts = s->room;
-    p->end.inverse = at(s, p->inverse_plus1);
+    p->args.inverse = p->end.inverse = at(s, p->inverse_plus1);
+    p->args.scale = at(s, p->scale_plus1);
+    p->args.bias = at(s, p->bias_plus1);
     p->end.first = s->at[p->out[0]];
     p->end.second = s->at[p->out[1]];
     p->end.third = p->out_count > 2 ? s->at[p->out[2]] : 0;
@@ -95,7 +97,10 @@ static hyp_status add(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kerne
         p->g_plus1 = hyp_plan_call_input(k, 1);
         p->mean_plus1 = hyp_plan_call_input(k, 2);
         p->inverse_plus1 = hyp_plan_call_input(k, 3);
+        p->args.least = hyp_batch_norm_least(dtype);
     }
+    p->scale_plus1 = hyp_plan_call_input(k, 4);
+    p->bias_plus1 = hyp_plan_call_input(k, 5);
     for (uint32_t i = 0; i < c->out_count; i++) p->out[i] = k->outputs[i];
     set_grid(device, width > 1 ? LINE / 16 : SINGLES, &p->args, &p->grid, &parts);
     p->grid.kernel = wide        ? (gradient ? HYP_CUDA_KERNEL_batch_gradient_f64 : HYP_CUDA_KERNEL_batch_stats_f64)
