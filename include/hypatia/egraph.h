@@ -713,7 +713,7 @@ HYP_API size_t hyp_serialized_node_count(const hyp_serialized *s); /* nodes are 
 HYP_API size_t hyp_serialized_class_count(const hyp_serialized *s);
 HYP_API const uint32_t *hyp_serialized_roots(const hyp_serialized *s, size_t *out_count); /* classes */
 
-/* One node. The texts are borrowed. */
+/* One node, and of what is none: NULL texts, class HYP_NONE. The texts are borrowed. */
 typedef struct hyp_serialized_node {
     const char *id, *op;
     uint32_t eclass;
@@ -723,8 +723,8 @@ typedef struct hyp_serialized_node {
     bool subsumed;
 } hyp_serialized_node;
 HYP_API hyp_serialized_node hyp_serialized_get(const hyp_serialized *s, uint32_t node);
-HYP_API const char *hyp_serialized_class_name(const hyp_serialized *s, uint32_t c);
-HYP_API const char *hyp_serialized_class_type(const hyp_serialized *s, uint32_t c); /* NULL without class_data */
+HYP_API const char *hyp_serialized_class_name(const hyp_serialized *s, uint32_t c); /* NULL for no class */
+HYP_API const char *hyp_serialized_class_type(const hyp_serialized *s, uint32_t c); /* NULL without class_data, too */
 
 /* hyp_egraph_extract_with on a file's nodes, costs and roots; choice is by class and names nodes of the file.
  * A subsumed node is not chosen. HYP_ERR_UNSUPPORTED for a negative cost (but with HYP_EXTRACT_EXACT), and where there

@@ -190,6 +190,108 @@ static void origins_outlive_a_state(void **state)
     hyp_egraph_destroy(eg);
 }
 
+/* Operators whose e-nodes a pop takes back are as if they had never had one, and may come again. */
+static void operators_come_and_go(void **state)
+{
+    (void)state;
+    hyp_egraph *eg = new_graph(false, NULL);
+    term(eg, "(f a)");
+    for (int round = 0; round < 3; round++) {
+        must(hyp_egraph_push(eg, &diag));
+        hyp_ruleset *rules = rules_of(eg, "(rule r (g ?x) => (h ?x b))");
+        term(eg, "(g a)");
+        if (round == 1) must(hyp_egraph_rebuild(eg, &diag)); /* else it is not known to any log */
+        must(hyp_egraph_push(eg, &diag));
+        term(eg, "(k a c)");
+        must(hyp_egraph_pop(eg, &diag));
+        must(hyp_egraph_check(eg, &diag));
+        assert_int_equal(run_checked(eg, rules, 3), HYP_STOP_SATURATED);
+        assert_true(equal(eg, "(g a)", "(h a b)"));
+        must(hyp_egraph_pop(eg, &diag));
+        must(hyp_egraph_check(eg, &diag));
+        assert_int_equal(hyp_egraph_node_count(eg), 2);
+        assert_int_equal(run_checked(eg, rules, 3), HYP_STOP_SATURATED);
+        assert_int_equal(hyp_egraph_node_count(eg), 2);
+        hyp_ruleset_destroy(rules);
+    }
+    hyp_egraph_destroy(eg);
+}
+
+static size_t steps_of(hyp_egraph *eg, const char *a, const char *b)
+{
+    hyp_proof proof;
+    must(hyp_egraph_explain(eg, a, b, &proof, &diag));
+    size_t count = proof.count - 1;
+    hyp_proof_dispose(&proof);
+    return count;
+}
+
+/* What is kept of a proof for the next one is not that of another state. */
+static void proofs_are_of_the_moment(void **state)
+{
+    (void)state;
+    hyp_egraph *eg;
+    hyp_proof proof;
+    hyp_egraph_options options = {.size = sizeof options, .explain = true, .explain_all = true};
+    must(hyp_egraph_create(&options, &eg, &diag));
+    hyp_ruleset *rules = rules_of(eg, "(rule short a => c)");
+    hyp_class_id b = (term(eg, "a"), term(eg, "b"));
+    unite(eg, "a", "b");
+    must(hyp_egraph_push(eg, &diag));
+    assert_int_equal(steps_of(eg, "a", "b"), 1);
+    must(hyp_egraph_union(eg, b, term(eg, "c"), NULL, NULL, &diag));
+    must(hyp_egraph_rebuild(eg, &diag));
+    assert_int_equal(steps_of(eg, "a", "c"), 2);
+    assert_int_equal(steps_of(eg, "c", "a"), 2);
+    run_on(eg, rules, 2); /* unites nothing, and is a shorter way */
+    assert_int_equal(steps_of(eg, "a", "c"), 1);
+    unite(eg, "c", "(f c)");
+    must(hyp_egraph_rebuild(eg, &diag));
+    assert_int_equal(steps_of(eg, "(f (f c))", "a"), 3);
+    must(hyp_egraph_pop(eg, &diag));
+    assert_int_equal(steps_of(eg, "a", "b"), 1);
+    term(eg, "c");
+    must(hyp_egraph_rebuild(eg, &diag));
+    assert_int_equal(hyp_egraph_explain(eg, "a", "c", &proof, NULL), HYP_ERR_MISMATCH);
+    hyp_ruleset_destroy(rules);
+    hyp_egraph_destroy(eg);
+}
+
+/* A ruleset gets back what it had seen, whichever others have come and gone since. */
+static void rulesets_come_and_go(void **state)
+{
+    (void)state;
+    enum { SETS = 7 };
+    hyp_egraph *eg = new_graph(false, NULL);
+    hyp_ruleset *sets[2 * SETS];
+    term(eg, "(f0 a)");
+    for (int i = 0; i < SETS; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "(rule r (f%d ?x) => (f%d ?x))", i, i + 1);
+        sets[i] = rules_of(eg, text);
+        run_on(eg, sets[i], 3);
+    }
+    must(hyp_egraph_push(eg, &diag));
+    for (int i = SETS; i < 2 * SETS; i++) sets[i] = rules_of(eg, "(rule r (f0 ?x) => (g ?x))");
+    static const int gone[] = {2, SETS + 1, 0, SETS - 1, 2 * SETS - 1}; /* old and new, in the middle and at both ends */
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++) {
+        hyp_ruleset_destroy(sets[gone[i]]);
+        sets[gone[i]] = NULL;
+    }
+    run_on(eg, sets[SETS], 3);
+    must(hyp_egraph_pop(eg, &diag));
+    for (int i = 0; i < 2 * SETS; i++) {
+        hyp_egraph_run_report report;
+        if (!sets[i]) continue;
+        must(hyp_egraph_run(eg, sets[i], NULL, &report, &diag));
+        assert_int_equal(report.matches, i >= SETS); /* of an old one nothing is new */
+        hyp_egraph_run_report_dispose(&report);
+    }
+    rebuild_and_check(eg);
+    for (int i = 0; i < 2 * SETS; i++) hyp_ruleset_destroy(sets[i]);
+    hyp_egraph_destroy(eg);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -198,6 +300,9 @@ int main(void)
         cmocka_unit_test(rules_outlive_a_state),
         cmocka_unit_test(facts_go_back),
         cmocka_unit_test(origins_outlive_a_state),
+        cmocka_unit_test(operators_come_and_go),
+        cmocka_unit_test(rulesets_come_and_go),
+        cmocka_unit_test(proofs_are_of_the_moment),
         cmocka_unit_test(without_memory_a_push_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

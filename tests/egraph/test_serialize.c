@@ -286,6 +286,22 @@ static void a_part_is_what_is_near(void **state)
     hyp_egraph_destroy(eg);
 }
 
+static void what_is_not_in_a_file_is_nothing(void **state)
+{
+    (void)state;
+    hyp_serialized *s = parse("{\"nodes\": {\"a\": {\"op\": \"a\", \"eclass\": \"c\"}}}");
+    for (uint32_t i = 1; i < 3; i++) {
+        hyp_serialized_node node = hyp_serialized_get(s, i == 1 ? 1 : HYP_NONE);
+        assert_null(node.id);
+        assert_null(node.op);
+        assert_int_equal(node.child_count, 0);
+        assert_int_equal(node.eclass, HYP_NONE);
+        assert_null(hyp_serialized_class_name(s, i == 1 ? 1 : HYP_NONE));
+        assert_null(hyp_serialized_class_type(s, i == 1 ? 1 : HYP_NONE));
+    }
+    hyp_serialized_destroy(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -297,6 +313,7 @@ int main(void)
         cmocka_unit_test(an_egraph_comes_back_as_it_was_written),
         cmocka_unit_test(a_drawing_that_is_cut_says_so),
         cmocka_unit_test(a_part_is_what_is_near),
+        cmocka_unit_test(what_is_not_in_a_file_is_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

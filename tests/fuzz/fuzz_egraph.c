@@ -8,30 +8,18 @@
 
 #include "base/mem.h"
 #include "fuzz/fuzz_egraph.h"
+#include "fuzz/fuzz_egraph_world.h"
 #include "hypatia/egraph.h"
 
-enum { MOST_NODES = 300, SETS = 3, PATTERNS = 2, EXTRACTIONS = 2, DEEPEST = 3, MOST_CALLS = 400 };
-
-typedef struct world {
-    const uint8_t *at, *end;
-    hyp_egraph *eg;
-    hyp_ruleset *sets[SETS];
-    hyp_pattern *patterns[PATTERNS];
-    hyp_extraction extractions[EXTRACTIONS];
-    unsigned depth; /* of callbacks */
-    size_t calls;
-    bool fails; /* callbacks fail at times: then facts may lack something */
-    size_t pushes;
-} world;
+enum { DEEPEST = 3, MOST_CALLS = 400 };
 
 fuzz_told told;
-static world *now;                                     /* the case under way */
+world *now;
 
-static uint8_t byte(void) { return now->at < now->end ? *now->at++ : 0; }
-static size_t below(size_t n) { return byte() % n; }
+uint8_t byte(void) { return now->at < now->end ? *now->at++ : 0; }
 static bool over(void) { return now->at >= now->end || now->calls >= MOST_CALLS; }
 
-static hyp_class_id any_id(void)
+hyp_class_id any_id(void)
 {
     size_t bound = hyp_egraph_class_bound(now->eg), draw = byte() | (size_t)byte() << 8;
     if (draw % 31 == 0) return HYP_NONE;
@@ -39,7 +27,7 @@ static hyp_class_id any_id(void)
     return bound ? (hyp_class_id)(draw % bound) : 0;
 }
 
-static void note(hyp_status status)
+void note(hyp_status status)
 {
     if (status == HYP_ERR_INVALID_ARGUMENT) told.refused++;
     if (status != HYP_ERR_INTERNAL) return;
@@ -155,7 +143,7 @@ static bool stop(void *user)
     return below(64) == 63;
 }
 
-static double cost(hyp_egraph *eg, hyp_enode_id node, void *user)
+double any_cost(hyp_egraph *eg, hyp_enode_id node, void *user)
 {
     (void)eg;
     static const double odd[] = {INFINITY, 0, 1e300, -1, NAN};
@@ -200,7 +188,7 @@ static double term_cost(hyp_egraph *eg, hyp_enode_id node, const double *kids, s
     return draw == 1 ? NAN : draw == 2 ? INFINITY : draw == 3 ? most - 1 : most + node % 3;
 }
 
-static void write_text(const char *text, size_t len, void *user)
+void any_write(const char *text, size_t len, void *user)
 {
     (void)text, (void)len;
     on_rewrite(NULL, user);
@@ -243,31 +231,6 @@ static void add_text(void)
 {
     hyp_class_id c;
     if (hyp_egraph_node_count(now->eg) <= MOST_NODES) note(hyp_egraph_add_text(now->eg, texts[below(TEXTS)], &c, NULL));
-}
-
-static void read_something(void)
-{
-    size_t count, all = 0;
-    hyp_class_id c = any_id();
-    hyp_egraph_find(now->eg, c);
-    const hyp_enode_id *nodes = hyp_egraph_class_nodes(now->eg, c, &count);
-    for (size_t i = 0; nodes && i < count; i++) {
-        size_t n;
-        const hyp_class_id *kids = hyp_enode_children(now->eg, nodes[i], &n);
-        for (size_t j = 0; j < n; j++) all += hyp_egraph_find(now->eg, kids[j]);
-        if (hyp_enode_class(now->eg, nodes[i]) != hyp_egraph_find(now->eg, c)) abort();
-        const char *name = hyp_egraph_symbol_name(now->eg, hyp_enode_op(now->eg, nodes[i]));
-        hyp_origin origin = hyp_egraph_origin(now->eg, nodes[i]);
-        for (size_t j = 0; j < origin.matched_count; j++) all += origin.matched[j];
-        all += (size_t)name[0];
-    }
-    const uint32_t *fact = hyp_egraph_data(now->eg, c);
-    if (fact) all += *fact;
-    hyp_symbol symbol = any_id();
-    hyp_egraph_lookup(now->eg, symbol, &c, 1);
-    hyp_enode_op(now->eg, any_id());
-    hyp_enode_class(now->eg, any_id());
-    hyp_egraph_symbol_name(now->eg, (hyp_symbol)all);
 }
 
 static hyp_egraph_run_options run_options(void)
@@ -348,7 +311,7 @@ static void extract(void)
     hyp_extract_options options = {
         .size = below(32) ? sizeof options : below(8), .method = (hyp_extract_method)below(4), .budget_work = 20000};
     if (byte() & 1) options.stop = stop;
-    note(hyp_egraph_extract_with(now->eg, roots, below(3), &options, cost, NULL, &ex, NULL));
+    note(hyp_egraph_extract_with(now->eg, roots, below(3), &options, any_cost, NULL, &ex, NULL));
     hyp_extraction_dispose(&now->extractions[which]);
     now->extractions[which] = ex;
 }
@@ -384,14 +347,6 @@ static void declare(void)
     hyp_egraph_sort(now->eg, any_id());
 }
 
-static void walk(void)
-{
-    hyp_enode_id users[4];
-    size_t count;
-    note(hyp_egraph_class_users(now->eg, any_id(), users, below(5), &count, NULL));
-    hyp_egraph_next_class(now->eg, any_id());
-}
-
 static void compact(void)
 {
     hyp_class_id classes[2] = {any_id(), HYP_NONE}, nodes[2] = {any_id(), any_id()};
@@ -422,26 +377,6 @@ static void copy(void)
     }
     now->end = end;
     hyp_egraph_destroy(made);
-}
-
-static void use_extraction(void)
-{
-    char *text = NULL;
-    const hyp_extraction *ex = &now->extractions[below(EXTRACTIONS)];
-    note(hyp_extraction_term(now->eg, ex, any_id(), &text, NULL));
-    free(text);
-    hyp_class_id around[2] = {any_id(), any_id()};
-    hyp_egraph_part part = {around, below(3), below(3)};
-    hyp_extraction copy = *ex; /* a writer may make another one meanwhile */
-    copy.choice = malloc((ex->class_bound + 1) * sizeof *copy.choice);
-    if (ex->choice) memcpy(copy.choice, ex->choice, ex->class_bound * sizeof *copy.choice);
-    switch (below(4)) {
-    case 0: note(hyp_egraph_write_json(now->eg, around, part.count, cost, NULL, write_text, NULL, NULL)); break;
-    case 1: note(hyp_egraph_write_dot(now->eg, around, part.count, below(20), &copy, write_text, NULL, NULL)); break;
-    case 2: note(hyp_egraph_write_part_json(now->eg, &part, cost, NULL, write_text, NULL, NULL)); break;
-    default: note(hyp_egraph_write_part_dot(now->eg, &part, below(20), &copy, write_text, NULL, NULL)); break;
-    }
-    free(copy.choice);
 }
 
 /* Changes a field of a proof: its judge may refuse it, and no more. */
@@ -512,7 +447,7 @@ static void call_something(void)
         add,      add,         add_text,       unite,          rebuild, run,          run,
         search,   near_misses, extract,        use_extraction, explain, explain,      push_or_pop,
         unite,    cancel,      destroy_inside, read_something, add,     change_rules, extract_by_term,
-        add_rule, declare,     walk,           compact,        copy};
+        add_rule, declare,     walk,           compact,        copy,    use_file,     read_rules};
     now->calls++;
     told.calls++;
     all[below(sizeof all / sizeof *all)]();

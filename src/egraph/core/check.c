@@ -95,12 +95,14 @@ static hyp_status check_index(hyp_egraph *eg, uint8_t *seen, hyp_diag *diag)
     return HYP_OK;
 }
 
-static hyp_status check_logs(hyp_egraph *eg, hyp_diag *diag)
+/* `unlinked` is by operator. */
+static hyp_status check_logs(hyp_egraph *eg, uint32_t *unlinked, hyp_diag *diag)
 {
+    for (size_t i = eg->linked; i < eg->row_count; i++) unlinked[hyp_row_op(eg, (uint32_t)i)]++;
     for (size_t o = 0; o < eg->ops.len; o++) {
         const hyp_op *op = &eg->ops.data[o];
-        size_t current = 0, unlinked = 0;
-        for (size_t i = eg->linked; i < eg->row_count; i++) unlinked += eg->rows[i].op == o;
+        size_t current = 0;
+        if (op->log.len && !op->is_logged) return broken(diag, "an operator that has a log is not listed", o);
         for (size_t m = 0; m < op->marks.len; m++) {
             size_t end = m + 1 < op->marks.len ? op->marks.data[m + 1].pos : op->log.len;
             if (m && op->marks.data[m].epoch <= op->marks.data[m - 1].epoch)
@@ -111,7 +113,7 @@ static hyp_status check_logs(hyp_egraph *eg, hyp_diag *diag)
                 current += !hyp_row_dead(eg, row) && eg->stamp[row] == op->marks.data[m].epoch;
             }
         }
-        if (current + unlinked != op->live) return broken(diag, "an operator's log does not hold each e-node once", o);
+        if (current + unlinked[o] != op->live) return broken(diag, "an operator's log does not hold each e-node once", o);
     }
     return HYP_OK;
 }
@@ -156,14 +158,14 @@ hyp_status hyp_egraph_check(hyp_egraph *eg, hyp_diag *diag)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "an e-graph can be checked only when it is rebuilt");
     HYP_TRY(check_classes(eg, diag));
     HYP_TRY(check_table(eg, diag));
-    if (eg->index.ready) {
-        uint8_t *seen = hyp_calloc(eg->row_count, sizeof *seen);
-        if (!seen) return hyp_fail_memory(diag, eg->row_count);
-        hyp_status status = check_index(eg, seen, diag);
-        hyp_free(seen);
-        HYP_TRY(status);
-    }
-    HYP_TRY(check_logs(eg, diag));
+    uint8_t *seen = hyp_calloc(eg->row_count, sizeof *seen);
+    uint32_t *unlinked = hyp_calloc(eg->ops.len, sizeof *unlinked);
+    hyp_status status = seen && unlinked ? HYP_OK : hyp_fail_memory(diag, eg->row_count + eg->ops.len * sizeof *unlinked);
+    if (status == HYP_OK && eg->index.ready) status = check_index(eg, seen, diag);
+    if (status == HYP_OK) status = check_logs(eg, unlinked, diag);
+    hyp_free(seen);
+    hyp_free(unlinked);
+    HYP_TRY(status);
     HYP_TRY(check_facts(eg, diag));
     return check_proofs(eg, diag);
 }

@@ -42,12 +42,14 @@ hyp_status hyp_egraph_create(const hyp_egraph_options *options, hyp_egraph **out
 void hyp_egraph_destroy(hyp_egraph *eg)
 {
     if (!eg || hyp_eg_in_use(eg)) return;
+    hyp_eg_drop_routes(eg);
     hyp_eg_free_rulesets(eg);
     for (size_t i = 0; i < eg->ops.len; i++) {
         hyp_eg_free(&eg->ops.data[i].log);
         hyp_eg_free(&eg->ops.data[i].marks);
     }
     hyp_eg_free(&eg->ops);
+    hyp_eg_free(&eg->logged);
     hyp_eg_free(&eg->first_op);
     hyp_eg_discard_saved(eg);
     hyp_eg_free_rows(eg);

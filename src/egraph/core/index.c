@@ -81,8 +81,9 @@ static inline void place_log(hyp_egraph *eg, const hyp_op *op, uint32_t j, uint3
 
 static void place_all(hyp_egraph *eg)
 {
-    for (uint32_t o = 0; o < eg->ops.len; o++) {
-        const hyp_op *op = &eg->ops.data[o];
+    hyp_eg_sort_logged(eg);
+    for (size_t i = 0; i < eg->logged.len; i++) {
+        const hyp_op *op = &eg->ops.data[eg->logged.data[i]];
         place_log(eg, op, MEMBERS, 0);
         if (op->arity == 1) place_log(eg, op, 0, 1);
         if (op->arity == 2) place_log(eg, op, 0, 2), place_log(eg, op, 1, 2);
@@ -95,7 +96,10 @@ static hyp_status make_base(hyp_egraph *eg, hyp_diag *diag)
     hyp_index *x = &eg->index;
     x->ready = false;
     size_t bound = eg->linked, words = (bound + 63) / 64, slots = 0;
-    for (size_t o = 0; o < eg->ops.len; o++) slots += (size_t)eg->ops.data[o].live * eg->ops.data[o].arity;
+    for (size_t i = 0; i < eg->logged.len; i++) {
+        const hyp_op *op = &eg->ops.data[eg->logged.data[i]];
+        slots += (size_t)op->live * op->arity;
+    }
     HYP_TRY(fit(eg, &x->at, &x->at_cap, bound + 2, sizeof *x->at, diag));
     HYP_TRY(fit(eg, &x->members, &x->member_cap, eg->live_count + !eg->live_count, sizeof *x->members, diag));
     HYP_TRY(fit(eg, &x->uses, &x->use_cap, slots + !slots, sizeof *x->uses, diag)); /* never NULL: places are offsets */

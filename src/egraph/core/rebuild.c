@@ -396,7 +396,9 @@ static hyp_status show_class(hyp_egraph *eg, uint32_t row, failure *f, bool *out
     hyp_diag said;
     said.message[0] = 0;
     hyp_eg_view_release(eg);
+    eg->showing = true;
     hyp_status status = eg->analysis.modify(eg, hyp_eg_find(eg, row), eg->analysis.user, &said);
+    eg->showing = false;
     *out_cut = status == HYP_ERR_LIMIT && eg->limit_hit != HYP_STOP_SATURATED;
     return *out_cut ? HYP_OK : settle(f, status, &said, diag);
 }
@@ -475,6 +477,7 @@ hyp_status hyp_eg_rebuild(hyp_egraph *eg, hyp_diag *diag)
     bool was_busy = eg->busy, cut = false;
     eg->busy = eg->rebuilding = true;
     hyp_eg_view_reset(eg);
+    if (eg->proofs.routes && eg->proofs.routes_at != eg->version) hyp_eg_drop_routes(eg);
     while (status == HYP_OK) {
         if (eg->linked < eg->row_count || eg->pending.len) hyp_eg_view_reset(eg);
         status = close_congruence(eg, &f, diag);

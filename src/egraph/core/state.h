@@ -43,6 +43,7 @@ typedef struct hyp_op {
     uint32_t next_op;        /* next operator of the same symbol, HYP_NONE at the end */
     uint32_t live;           /* rows that are not dead */
     uint32_t fresh, next_fresh; /* of hyp_eg_link; `fresh` is 0 outside of it */
+    bool is_logged;             /* it is in hyp_egraph.logged */
     HYP_VEC(uint32_t) log;   /* an entry counts while its epoch is the row's stamp and the row is not dead */
     HYP_VEC(hyp_mark) marks; /* epochs strictly ascend */
 } hyp_op;
@@ -91,6 +92,9 @@ typedef struct hyp_proofs {
     HYP_VEC(hyp_app_kind) kinds;
     hyp_arena told; /* what hyp_egraph_origin has told since the version told_at */
     uint64_t told_at;
+    struct hyp_router *routes; /* of the last proof, for the next one while nothing changes; NULL */
+    uint64_t routes_at;        /* version; and the length of `apps` */
+    size_t routes_apps;
 } hyp_proofs;
 
 struct hyp_ruleset;
@@ -100,6 +104,7 @@ struct hyp_egraph {
     hyp_intern symbols;
     HYP_VEC(uint32_t) first_op; /* by symbol: its newest operator, HYP_NONE if none */
     HYP_VEC(hyp_op) ops;
+    HYP_VEC(uint32_t) logged; /* operators whose logs may hold something: of what a pop has taken back many have none */
 
     hyp_row *rows;
     uint32_t *parent; /* union-find by id: the older id wins, unless it stands for much less: see rebuild.c */
@@ -154,6 +159,7 @@ struct hyp_egraph {
         size_t gathered;      /* work since, on classes that were listed by themselves */
         uint64_t gathered_at; /* version */
         HYP_VEC(uint32_t) first, next; /* by id: classes and rows united since the last rebuild, as a forest */
+        HYP_VEC(uint32_t) parents;     /* of it: where `first` is to be cleared, which would take as long as it is else */
         HYP_VEC(uint32_t) found;
         size_t pending_seen, rows_seen;
         hyp_arena arena;
@@ -165,6 +171,7 @@ struct hyp_egraph {
     size_t dead_kept; /* dead rows that the last look for them had to leave, or has not been made since a pop */
 
     bool busy;                   /* a rebuild or a search is under way: neither may start again */
+    bool showing;                /* inside analysis.modify: no search reads the index meanwhile */
     bool making;                 /* inside analysis.make: one row is half there */
     unsigned running;            /* calls under way, as a saturation, also between its searches, that use its rulesets */
     const char *reader;          /* the callback under way that may only read, as messages name it; NULL: none is */
@@ -343,6 +350,8 @@ HYP_NODISCARD hyp_status hyp_eg_link(hyp_egraph *eg, hyp_diag *diag);
 
 /* Room in an e-graph without rows for those of another one. */
 HYP_NODISCARD hyp_status hyp_eg_reserve_like(hyp_egraph *eg, const hyp_egraph *other, hyp_diag *diag);
+/* Puts the operators that have a log in order. */
+void hyp_eg_sort_logged(hyp_egraph *eg);
 /* Drops the entries of all logs that no longer count; no search may be under way. */
 void hyp_eg_compact_logs(hyp_egraph *eg);
 /* Frees the arrays by row, the pool and the hash-cons. */
@@ -397,6 +406,10 @@ void hyp_eg_saved_bounds(const hyp_egraph *eg, uint32_t *out_rows, uint32_t *out
 /* Gives e-nodes new ids in a rebuilt e-graph whose owner wants to be told of it, when so many have died since the last time
  * that it pays: work and memory per e-node that was ever made stay constant. compact.c */
 void hyp_eg_reclaim(hyp_egraph *eg);
+
+/* ---- path.c ------------------------------------------------------------------------------------- */
+
+void hyp_eg_drop_routes(hyp_egraph *eg);
 
 /* ---- view.c ------------------------------------------------------------------------------------- */
 

@@ -1,4 +1,5 @@
 /* store.c - rows: operators and e-nodes are added, united, found by what they are, and logged by when they changed. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "egraph/core/state.h"
@@ -169,12 +170,30 @@ static void compact_log(hyp_egraph *eg, hyp_op *op)
 
 void hyp_eg_compact_logs(hyp_egraph *eg)
 {
-    for (size_t o = 0; o < eg->ops.len; o++) compact_log(eg, &eg->ops.data[o]);
+    for (size_t i = 0; i < eg->logged.len; i++) compact_log(eg, &eg->ops.data[eg->logged.data[i]]);
+}
+
+static int by_id(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+void hyp_eg_sort_logged(hyp_egraph *eg)
+{
+    size_t in_order = 1;
+    while (in_order < eg->logged.len && eg->logged.data[in_order - 1] < eg->logged.data[in_order]) in_order++;
+    if (in_order < eg->logged.len) qsort(eg->logged.data, eg->logged.len, sizeof *eg->logged.data, by_id);
 }
 
 hyp_status hyp_eg_reserve_log(hyp_egraph *eg, uint32_t id, size_t count, hyp_diag *diag)
 {
     hyp_op *op = &eg->ops.data[id];
+    if (!op->is_logged) {
+        HYP_TRY(hyp_eg_reserve(eg, &eg->logged, eg->logged.len + 1, diag));
+        eg->logged.data[eg->logged.len++] = id;
+        op->is_logged = true;
+    }
     if (eg->rebuilding && op->log.len + count > op->log.cap && op->log.len > 2 * (size_t)op->live) compact_log(eg, op);
     HYP_TRY(hyp_eg_reserve(eg, &op->marks, op->marks.len + 1, diag));
     return hyp_eg_reserve(eg, &op->log, op->log.len + count, diag);

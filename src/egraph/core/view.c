@@ -13,7 +13,8 @@
 void hyp_eg_view_reset(hyp_egraph *eg)
 {
     hyp_eg_view_release(eg);
-    eg->view.first.len = eg->view.next.len = eg->view.pending_seen = eg->view.rows_seen = 0;
+    for (size_t i = 0; i < eg->view.parents.len; i++) eg->view.first.data[eg->view.parents.data[i]] = HYP_NONE;
+    eg->view.parents.len = eg->view.pending_seen = eg->view.rows_seen = 0;
 }
 
 static void drop_list(hyp_egraph *eg)
@@ -34,6 +35,7 @@ void hyp_eg_view_dispose(hyp_egraph *eg)
     drop_list(eg);
     hyp_vec_free(&eg->view.first);
     hyp_vec_free(&eg->view.next);
+    hyp_vec_free(&eg->view.parents);
     hyp_vec_free(&eg->view.found);
     hyp_eg_view_release(eg);
 }
@@ -59,10 +61,12 @@ static bool list_all(hyp_egraph *eg)
     return true;
 }
 
-static void hang(hyp_egraph *eg, uint32_t child, uint32_t under)
+static bool hang(hyp_egraph *eg, uint32_t child, uint32_t under)
 {
+    if (eg->view.first.data[under] == HYP_NONE && hyp_vec_push(&eg->view.parents, NULL, under) != HYP_OK) return false;
     eg->view.next.data[child] = eg->view.first.data[under];
     eg->view.first.data[under] = child;
+    return true;
 }
 
 static bool update_forest(hyp_egraph *eg)
@@ -74,11 +78,11 @@ static bool update_forest(hyp_egraph *eg)
     for (; eg->view.first.len < eg->row_count; eg->view.first.len++) eg->view.first.data[eg->view.first.len] = HYP_NONE;
     for (; eg->view.rows_seen < eg->row_count; eg->view.rows_seen++) {
         uint32_t id = (uint32_t)eg->view.rows_seen;
-        if (eg->rows[id].home != id) hang(eg, id, eg->rows[id].home);
+        if (eg->rows[id].home != id && !hang(eg, id, eg->rows[id].home)) return false;
     }
     for (; eg->view.pending_seen < eg->pending.len; eg->view.pending_seen++) {
         uint32_t loser = eg->pending.data[eg->view.pending_seen];
-        hang(eg, loser, eg->parent[loser]); /* its winner, or after path halving an ancestor of that */
+        if (!hang(eg, loser, eg->parent[loser])) return false; /* under its winner, or after path halving an ancestor of it */
     }
     return true;
 }
@@ -144,6 +148,13 @@ static const uint32_t *gather(hyp_egraph *eg, uint32_t c, size_t *out_count)
     return out;
 }
 
+/* Rows that the index does not know and that the forest gets instead, after each rebuild again. */
+#ifdef HYP_SMALL_SIZES
+enum { BEHIND = 1 };
+#else
+enum { BEHIND = 256 };
+#endif
+
 const hyp_enode_id *hyp_egraph_class_nodes(hyp_egraph *eg, hyp_class_id c, size_t *out_count)
 {
     if (!eg || !out_count) return NULL;
@@ -157,7 +168,8 @@ const hyp_enode_id *hyp_egraph_class_nodes(hyp_egraph *eg, hyp_class_id c, size_
         *out_count = eg->view.start[c + 1] - eg->view.start[c];
         return eg->view.list + eg->view.start[c];
     }
-    if (!eg->index.ready && hyp_index_sync(eg, NULL) != HYP_OK) return NULL;
+    bool behind = eg->showing && eg->linked - eg->index.seen > BEHIND;
+    if ((!eg->index.ready || behind) && hyp_index_sync(eg, NULL) != HYP_OK) return NULL;
     if (!update_forest(eg) || !find_parts(eg, c)) return NULL;
     size_t n = copy_rows(eg, NULL);
     uint32_t *out = hyp_arena_alloc(&eg->view.arena, n * sizeof *out);

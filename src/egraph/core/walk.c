@@ -9,13 +9,14 @@ hyp_class_id hyp_egraph_next_class(hyp_egraph *eg, hyp_class_id after)
     return HYP_NONE;
 }
 
-/* Whether this is the first child slot of its row that holds the class: a row that has it twice counts once. */
+/* Whether this is the first child slot of its row that holds the class: a row that has it twice counts once. Looking
+ * backwards meets one that holds it soon where there are many. */
 static bool is_first(hyp_egraph *eg, uint32_t row, uint32_t slot, uint32_t c)
 {
     uint32_t n;
     const uint32_t *kids = hyp_row_kids(eg, row, &n);
-    for (uint32_t j = 0; j < hyp_slot_place(eg, slot); j++)
-        if (kids[j] == c) return false;
+    for (uint32_t j = hyp_slot_place(eg, slot); j > 0; j--)
+        if (kids[j - 1] == c) return false;
     return true;
 }
 

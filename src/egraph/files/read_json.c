@@ -270,7 +270,7 @@ const uint32_t *hyp_serialized_roots(const hyp_serialized *s, size_t *out_count)
 
 hyp_serialized_node hyp_serialized_get(const hyp_serialized *s, uint32_t node)
 {
-    if (!s) return (hyp_serialized_node){0};
+    if (!s || node >= s->nodes.len) return (hyp_serialized_node){.eclass = HYP_NONE};
     const node_entry *n = &s->nodes.data[node];
     return (hyp_serialized_node){.id = s->ids.names.data[n->id],
                                  .op = s->ops.names.data[n->op],
@@ -288,7 +288,7 @@ const char *hyp_serialized_class_name(const hyp_serialized *s, uint32_t c)
 
 const char *hyp_serialized_class_type(const hyp_serialized *s, uint32_t c)
 {
-    if (!s) return NULL;
+    if (!s || c >= s->classes.names.len) return NULL;
     uint32_t type = s->type_of.data[c];
     return type == HYP_NONE ? NULL : s->types.names.data[type];
 }

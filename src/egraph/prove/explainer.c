@@ -100,34 +100,21 @@ static hyp_status prove(hyp_prover *p, const question *q, hyp_lemma_use *out)
 
 /* ---- one prover, many questions ------------------------------------------------------------------ */
 
-/* Room for what is known by symbol and by e-node. */
-static hyp_status begin_terms(hyp_prover *p)
-{
-    size_t rows = p->eg->row_count, symbols = p->eg->symbols.names.len;
-    p->names = hyp_arena_zalloc(&p->room, symbols, sizeof *p->names);
-    p->row_terms = hyp_arena_alloc(&p->room, rows * sizeof *p->row_terms);
-    if (!p->names || !p->row_terms) return hyp_fail_memory(p->diag, rows * sizeof *p->row_terms);
-    memset(p->row_terms, 0xff, rows * sizeof *p->row_terms); /* HYP_NONE */
-    p->symbol_count = symbols;
-    return HYP_OK;
-}
-
-/* `kept` and `out` are where the proofs' terms and lemmas lie. */
-static hyp_status prover_open(hyp_prover *p, hyp_egraph *eg, hyp_arena *kept, hyp_arena *out, hyp_diag *diag)
+/* `kept` and `out` are where the proofs' terms and lemmas lie. `own`: the router is the prover's, else the e-graph's. */
+static hyp_status prover_open(hyp_prover *p, hyp_egraph *eg, bool own, hyp_arena *kept, hyp_arena *out, hyp_diag *diag)
 {
     *p = (hyp_prover){.eg = eg, .kept = kept, .out = out, .bound = HYP_ANY_RANK, .diag = diag};
     if (!eg->explain) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "this e-graph was made without options.explain");
     if (!hyp_eg_readable(eg))
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "an e-graph must be rebuilt before it explains");
     hyp_proof_sort_given(eg);
-    HYP_TRY(hyp_router_create(eg, hyp_prove_measure, p, &p->router, diag));
-    return begin_terms(p);
+    return (own ? hyp_router_create : hyp_router_kept)(eg, hyp_prove_measure, p, &p->router, diag);
 }
 
 /* Forgets everything but terms: lemmas depend on what is asked. */
 static void prover_begin(hyp_prover *p, hyp_diag *diag)
 {
-    hyp_router_begin(p->router);
+    hyp_router_begin(p->router, p);
     hyp_numbering_dispose(&p->pairs);
     hyp_numbering_dispose(&p->applications);
     p->lemmas.len = p->knowns.len = p->applied.len = p->stack.len = 0;
@@ -140,20 +127,22 @@ static void prover_begin(hyp_prover *p, hyp_diag *diag)
     hyp_arena_dispose(&p->work);
 }
 
-/* All but the lists of the proof. */
+/* All but the lists of the proof, and the router. */
 static void prover_close(hyp_prover *p)
 {
-    hyp_router_destroy(p->router);
     hyp_numbering_dispose(&p->spines);
     hyp_numbering_dispose(&p->pairs);
     hyp_numbering_dispose(&p->applications);
+    hyp_numbering_dispose(&p->named);
+    hyp_numbering_dispose(&p->met);
     hyp_vec_free(&p->term_of);
+    hyp_vec_free(&p->names);
+    hyp_vec_free(&p->row_terms);
     hyp_vec_free(&p->knowns);
     hyp_vec_free(&p->applied);
     hyp_vec_free(&p->stack);
     hyp_vec_free(&p->place);
     hyp_arena_dispose(&p->work);
-    hyp_arena_dispose(&p->room);
 }
 
 /* ---- the calls ----------------------------------------------------------------------------------- */
@@ -174,7 +163,7 @@ static hyp_status explain(hyp_egraph *eg, const question *q, hyp_shared_proof *o
     hyp_arena *lists = hyp_calloc(1, sizeof *lists);
     if (!lists) return hyp_fail_memory(diag, sizeof *lists);
     hyp_prover p;
-    hyp_status status = prover_open(&p, eg, lists, lists, diag);
+    hyp_status status = prover_open(&p, eg, false, lists, lists, diag);
     if (status == HYP_OK) status = prove(&p, q, &out->claim);
     if (status == HYP_OK) status = hyp_prover_keep_needed(&p, &out->claim, NULL);
     prover_close(&p);
@@ -217,7 +206,7 @@ hyp_status hyp_explainer_create(hyp_egraph *eg, hyp_explainer **out, hyp_diag *d
 {
     hyp_explainer *x = *out = hyp_calloc(1, sizeof *x);
     if (!x) return hyp_fail_memory(diag, sizeof *x);
-    hyp_status status = prover_open(&x->p, eg, &x->terms, &x->lemmas, diag);
+    hyp_status status = prover_open(&x->p, eg, true, &x->terms, &x->lemmas, diag);
     if (status == HYP_OK) return HYP_OK;
     hyp_explainer_destroy(x);
     *out = NULL;
@@ -227,6 +216,7 @@ hyp_status hyp_explainer_create(hyp_egraph *eg, hyp_explainer **out, hyp_diag *d
 void hyp_explainer_destroy(hyp_explainer *x)
 {
     if (!x) return;
+    hyp_router_destroy(x->p.router);
     prover_close(&x->p);
     hyp_vec_free(&x->p.terms);
     hyp_vec_free(&x->p.lemmas);

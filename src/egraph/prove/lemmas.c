@@ -32,9 +32,12 @@ hyp_status hyp_prover_enter(hyp_prover *p)
 
 hyp_status hyp_prover_name(hyp_prover *p, hyp_symbol symbol, const char **out)
 {
-    const char *known = symbol < p->symbol_count ? p->names[symbol] : NULL;
-    *out = known ? known : hyp_arena_strdup(p->kept, hyp_egraph_symbol_name(p->eg, symbol));
-    if (symbol < p->symbol_count) p->names[symbol] = *out;
+    uint32_t at;
+    HYP_TRY(hyp_number(&p->named, symbol, 0, 0, &at, p->diag));
+    while (p->names.len <= at) HYP_TRY(hyp_vec_push(&p->names, p->diag, NULL));
+    const char **name = &p->names.data[at];
+    if (!*name) *name = hyp_arena_strdup(p->kept, hyp_egraph_symbol_name(p->eg, symbol));
+    *out = *name;
     return *out ? HYP_OK : hyp_fail_memory(p->diag, 0);
 }
 
@@ -62,28 +65,53 @@ hyp_status hyp_prover_term(hyp_prover *p, hyp_symbol symbol, const uint32_t *kid
     return p->used > SIZE_LIMIT ? hyp_fail(p->diag, HYP_ERR_LIMIT, "this proof is too large") : HYP_OK;
 }
 
-static hyp_status push_row(hyp_prover *p, uint32_t row) { return hyp_vec_push(&p->stack, p->diag, row); }
+/* Where T(row) is noted, until another one is met. */
+static hyp_status term_at(hyp_prover *p, uint32_t row, uint32_t **out)
+{
+    uint32_t at;
+    HYP_TRY(hyp_number(&p->met, row, 0, 0, &at, p->diag));
+    while (p->row_terms.len <= at) HYP_TRY(hyp_vec_push(&p->row_terms, p->diag, HYP_NONE));
+    *out = &p->row_terms.data[at];
+    return HYP_OK;
+}
+
+/* The terms of a row's children as they were given; those that are not known are put on the stack, and *out is NULL. */
+static hyp_status kids_of_row(hyp_prover *p, uint32_t row, uint32_t **out, uint32_t *out_count)
+{
+    const uint32_t *given = hyp_given(p->eg, row, out_count);
+    uint32_t *kids = hyp_prover_take(p, *out_count * sizeof *kids), *at;
+    size_t before = p->stack.len;
+    if (!kids) return hyp_fail_memory(p->diag, *out_count * sizeof *kids);
+    for (uint32_t j = 0; j < *out_count; j++) {
+        HYP_TRY(term_at(p, given[j], &at));
+        kids[j] = *at;
+        if (*at == HYP_NONE) HYP_TRY(hyp_vec_push(&p->stack, p->diag, given[j]));
+    }
+    *out = p->stack.len > before ? NULL : kids;
+    return HYP_OK;
+}
 
 /* T(row). Terms may be nested deeper than calls could be. */
 hyp_status hyp_prover_term_of_row(hyp_prover *p, uint32_t row, uint32_t *out)
 {
     size_t base = p->stack.len;
-    if (p->row_terms[row] == HYP_NONE) HYP_TRY(push_row(p, row));
+    uint32_t *at, *kids, n;
+    HYP_TRY(term_at(p, row, &at));
+    if (*at == HYP_NONE) HYP_TRY(hyp_vec_push(&p->stack, p->diag, row));
     while (p->stack.len > base) {
-        uint32_t top = p->stack.data[p->stack.len - 1], n;
-        const uint32_t *given = hyp_given(p->eg, top, &n);
-        size_t before = p->stack.len;
-        for (uint32_t j = 0; j < n; j++)
-            if (p->row_terms[given[j]] == HYP_NONE) HYP_TRY(push_row(p, given[j]));
-        if (p->stack.len > before) continue;
-        p->stack.len--;
-        if (p->row_terms[top] != HYP_NONE) continue; /* it was there twice */
-        uint32_t *kids = hyp_prover_take(p, n * sizeof *kids);
-        if (!kids) return hyp_fail_memory(p->diag, n * sizeof *kids);
-        for (uint32_t j = 0; j < n; j++) kids[j] = p->row_terms[given[j]];
-        HYP_TRY(hyp_prover_term(p, hyp_enode_op(p->eg, top), kids, n, &p->row_terms[top]));
+        uint32_t top = p->stack.data[p->stack.len - 1], made;
+        HYP_TRY(term_at(p, top, &at));
+        if (*at == HYP_NONE) {
+            HYP_TRY(kids_of_row(p, top, &kids, &n));
+            if (!kids) continue;
+            HYP_TRY(hyp_prover_term(p, hyp_enode_op(p->eg, top), kids, n, &made));
+            HYP_TRY(term_at(p, top, &at));
+            *at = made;
+        }
+        p->stack.len--; /* it may be there twice */
     }
-    *out = p->row_terms[row];
+    HYP_TRY(term_at(p, row, &at));
+    *out = *at;
     return HYP_OK;
 }
 

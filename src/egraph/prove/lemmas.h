@@ -15,7 +15,6 @@ typedef struct hyp_known {
 
 typedef struct hyp_prover {
     hyp_egraph *eg;
-    hyp_arena room;           /* of all that is asked */
     hyp_arena work;           /* of what is asked now */
     hyp_arena *kept, *out;    /* what terms refer to, and what lemmas do */
     size_t used;              /* bytes taken for what is asked now */
@@ -28,9 +27,10 @@ typedef struct hyp_prover {
     HYP_VEC(hyp_lemma) lemmas;
     hyp_numbering spines;       /* of terms: the operator, then one child after the other */
     HYP_VEC(uint32_t) term_of;  /* by spine; HYP_NONE where it goes on */
-    const char **names;         /* by symbol, copied; NULL = not yet */
-    size_t symbol_count;        /* of names */
-    uint32_t *row_terms;        /* T, by e-node; HYP_NONE = not yet */
+    hyp_numbering named;        /* symbols: a proof takes no time for those that it does not need, and so for e-nodes */
+    HYP_VEC(const char *) names;    /* by number in named, copied */
+    hyp_numbering met;          /* e-nodes */
+    HYP_VEC(uint32_t) row_terms;    /* T, by number in met; HYP_NONE = not yet */
     hyp_numbering pairs;        /* of e-nodes */
     HYP_VEC(hyp_known) knowns;      /* by pair */
     hyp_numbering applications; /* by place of their record */

@@ -33,6 +33,7 @@ struct hyp_router {
     HYP_VEC(hyp_way) ways;   /* by number in asked */
     HYP_VEC(visit) visits;   /* by number in met */
     HYP_VEC(uint32_t) costs; /* by edge; NOT_YET */
+    HYP_VEC(uint32_t) priced; /* edges whose costs are known */
     HYP_VEC(uint32_t) ids;   /* of the record being read */
     hyp_arena arena;
 };
@@ -124,8 +125,10 @@ static hyp_status link_edges(hyp_router *r, hyp_diag *diag)
     r->start = hyp_calloc(rows + 2, sizeof *r->start);
     r->half = hyp_malloc(2 * count * sizeof *r->half);
     HYP_TRY(hyp_vec_reserve(&r->costs, count, diag));
+    HYP_TRY(hyp_vec_reserve(&r->priced, count, diag));
     if (!r->start || !r->half) return hyp_fail_memory(diag, 2 * count * sizeof *r->half);
     r->costs.len = count;
+    if (count) memset(r->costs.data, 0xff, count * sizeof *r->costs.data); /* NOT_YET */
     uint32_t *next = r->start + 1; /* next[row] ends up as the end of row, which is start[row + 1] */
     for (size_t i = 0; i < count; i++) {
         const hyp_edge *e = &r->edges.data[i];
@@ -200,8 +203,10 @@ static hyp_status edge_cost(hyp_router *r, uint32_t edge, uint32_t *out)
     r->work--;
     hyp_status status = r->cost(r->user, &e, out);
     r->depth--;
+    HYP_TRY(status);
+    if (r->costs.data[edge] == NOT_YET) r->priced.data[r->priced.len++] = edge;
     r->costs.data[edge] = *out = *out < COST_LIMIT ? *out : COST_LIMIT;
-    return status;
+    return HYP_OK;
 }
 
 hyp_status hyp_forest_cost(hyp_router *r, uint32_t from, uint32_t to, uint32_t *out)
@@ -365,9 +370,10 @@ hyp_status hyp_route(hyp_router *r, uint32_t from, uint32_t to, uint64_t bound, 
 
 /* ---- life --------------------------------------------------------------------------------------- */
 
-void hyp_router_begin(hyp_router *r)
+void hyp_router_begin(hyp_router *r, void *user)
 {
-    if (r->costs.len) memset(r->costs.data, 0xff, r->costs.len * sizeof *r->costs.data); /* NOT_YET */
+    r->user = user;
+    while (r->priced.len) r->costs.data[r->priced.data[--r->priced.len]] = NOT_YET;
     r->work = r->start ? WORK_LIMIT : 0;
     r->depth = 0;
     r->searches = 0;
@@ -390,12 +396,33 @@ hyp_status hyp_router_create(hyp_egraph *eg, hyp_edge_cost_fn cost, void *user, 
     if (status == HYP_OK && eg->explain_all) status = add_applications(r, diag);
     if (status == HYP_OK) status = link_edges(r, diag);
     if (status == HYP_OK) {
-        hyp_router_begin(r);
+        hyp_router_begin(r, user);
         return HYP_OK;
     }
     hyp_router_destroy(r);
     *out = NULL;
     return status;
+}
+
+hyp_status hyp_router_kept(hyp_egraph *eg, hyp_edge_cost_fn cost, void *user, hyp_router **out, hyp_diag *diag)
+{
+    hyp_proofs *p = &eg->proofs;
+    if (p->routes && p->routes_at == eg->version && p->routes_apps == p->apps.len) {
+        hyp_router_begin(*out = p->routes, user);
+        return HYP_OK;
+    }
+    hyp_eg_drop_routes(eg);
+    HYP_TRY(hyp_router_create(eg, cost, user, out, diag));
+    p->routes = *out;
+    p->routes_at = eg->version;
+    p->routes_apps = p->apps.len;
+    return HYP_OK;
+}
+
+void hyp_eg_drop_routes(hyp_egraph *eg)
+{
+    hyp_router_destroy(eg->proofs.routes);
+    eg->proofs.routes = NULL;
 }
 
 void hyp_router_destroy(hyp_router *r)
@@ -409,6 +436,7 @@ void hyp_router_destroy(hyp_router *r)
     hyp_vec_free(&r->ways);
     hyp_vec_free(&r->visits);
     hyp_vec_free(&r->costs);
+    hyp_vec_free(&r->priced);
     hyp_vec_free(&r->ids);
     hyp_arena_dispose(&r->arena);
     hyp_free(r);

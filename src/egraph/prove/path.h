@@ -41,8 +41,11 @@ typedef struct hyp_router hyp_router;
 HYP_NODISCARD hyp_status hyp_router_create(hyp_egraph *eg, hyp_edge_cost_fn cost, void *user, hyp_router **out,
                                            hyp_diag *diag);
 void hyp_router_destroy(hyp_router *r); /* NULL-safe */
-/* Forgets what was asked, as if it were new: ways that were given end here. */
-void hyp_router_begin(hyp_router *r);
+/* Forgets what was asked, as if it were new: ways that were given end here. `user` is who asks from here on. */
+void hyp_router_begin(hyp_router *r, void *user);
+/* The same of what the e-graph keeps for its next proof, made where it is not there or not what it would be now. */
+HYP_NODISCARD hyp_status hyp_router_kept(hyp_egraph *eg, hyp_edge_cost_fn cost, void *user, hyp_router **out,
+                                         hyp_diag *diag);
 
 /* The steps that the forest's path takes, those of what it crosses included. */
 HYP_NODISCARD hyp_status hyp_forest_cost(hyp_router *r, uint32_t from, uint32_t to, uint32_t *out);

@@ -25,8 +25,8 @@ static uint32_t twin_of(hyp_egraph *eg, uint32_t row, uint32_t *room)
 static uint32_t widest(const hyp_egraph *eg)
 {
     uint32_t most = 2;
-    for (size_t o = 0; o < eg->ops.len; o++)
-        if (eg->ops.data[o].arity > most) most = eg->ops.data[o].arity;
+    for (size_t i = 0; i < eg->logged.len; i++)
+        if (eg->ops.data[eg->logged.data[i]].arity > most) most = eg->ops.data[eg->logged.data[i]].arity;
     return most;
 }
 
@@ -124,7 +124,7 @@ static void move_rows(const renumbering *r)
 static void renumber(const renumbering *r)
 {
     hyp_egraph *eg = r->eg;
-    for (size_t o = 0; o < eg->ops.len; o++) renumber_log(r, &eg->ops.data[o]);
+    for (size_t i = 0; i < eg->logged.len; i++) renumber_log(r, &eg->ops.data[eg->logged.data[i]]);
     for (size_t i = eg->modify_done; i < eg->modify.len; i++) eg->modify.data[i] = r->classes[eg->modify.data[i]];
     for (struct hyp_ruleset *set = eg->rulesets; set; set = set->next)
         for (size_t i = 0; i < set->rules.len; i++) renumber_rule(r, &set->rules.data[i]);

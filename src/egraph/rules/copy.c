@@ -46,8 +46,9 @@ static hyp_status copy_ops(const hyp_egraph *from, hyp_egraph *to, hyp_diag *dia
     for (; to->ops.len < from->ops.len; to->ops.len++) {
         const hyp_op *op = &from->ops.data[to->ops.len];
         hyp_op *copy = &to->ops.data[to->ops.len];
-        *copy = (hyp_op){.symbol = op->symbol, .arity = op->arity, .next_op = op->next_op, .live = op->live};
+        *copy = (hyp_op){.symbol = op->symbol, .arity = op->arity, .next_op = op->next_op, .live = op->live, .is_logged = op->is_logged};
     }
+    COPY_VEC(to, &from->logged, &to->logged, diag);
     for (size_t o = 0; o < to->ops.len; o++) {
         COPY_VEC(to, &from->ops.data[o].log, &to->ops.data[o].log, diag);
         COPY_VEC(to, &from->ops.data[o].marks, &to->ops.data[o].marks, diag);
@@ -157,8 +158,7 @@ static hyp_status copy_ruleset(const struct hyp_ruleset *from, hyp_egraph *eg, s
     rules->recorded = from->recorded;
     rules->may_unite = from->may_unite;
     rules->may_unite_user = from->may_unite_user;
-    rules->next = eg->rulesets; /* from here on it goes with the e-graph */
-    eg->rulesets = rules;
+    hyp_ruleset_link(rules);
     return copy_rules(from, rules, diag);
 }
 

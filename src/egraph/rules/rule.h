@@ -170,7 +170,7 @@ typedef struct hyp_rule {
 
 struct hyp_ruleset {
     hyp_egraph *eg;
-    struct hyp_ruleset *next; /* hyp_egraph.rulesets */
+    struct hyp_ruleset *next, **held_by; /* hyp_egraph.rulesets: the next older one; what points to this one */
     uint32_t index;           /* as in hyp_origin.ruleset */
     bool recorded;            /* records of applications may name it */
     hyp_arena arena;
@@ -197,6 +197,8 @@ static inline const hyp_rule *hyp_eg_rule(const hyp_egraph *eg, uint32_t ruleset
     return hyp_rule_applied(r, rule);
 }
 
+/* ruleset.c: puts a ruleset into the list of its e-graph, with which it goes from then on. */
+void hyp_ruleset_link(struct hyp_ruleset *rules);
 /* pattern.c: sees to it that a rule that collects has its instance for 2 to HYP_WIDEST parts. */
 HYP_NODISCARD hyp_status hyp_rule_instance(struct hyp_ruleset *rules, uint32_t rule, uint32_t width, hyp_diag *diag);
 /* Makes the builds of a rule whose patterns are there, and then its plans. */

@@ -22,6 +22,15 @@ void hyp_eg_free_rulesets(hyp_egraph *eg)
     }
 }
 
+void hyp_ruleset_link(hyp_ruleset *rules)
+{
+    hyp_egraph *eg = rules->eg;
+    rules->next = eg->rulesets;
+    rules->held_by = &eg->rulesets;
+    if (rules->next) rules->next->held_by = &rules->next;
+    eg->rulesets = rules;
+}
+
 hyp_status hyp_ruleset_extend_with(hyp_ruleset *rules, const char *file, const char *text, size_t len,
                                    hyp_desugar_fn desugar_fn, void *user, hyp_diag *diag)
 {
@@ -49,8 +58,7 @@ hyp_status hyp_ruleset_parse_with(hyp_egraph *eg, const char *file, const char *
         free_ruleset(rules);
         return status;
     }
-    rules->next = eg->rulesets;
-    eg->rulesets = rules;
+    hyp_ruleset_link(rules);
     eg->ruleset_count++;
     *out = rules;
     return HYP_OK;
@@ -68,9 +76,8 @@ void hyp_ruleset_destroy(hyp_ruleset *rules)
 {
     if (!rules) return;
     if (rules->recorded || hyp_eg_in_use(rules->eg)) return; /* proofs or a search name it: it goes with the e-graph */
-    hyp_ruleset **link = &rules->eg->rulesets;
-    while (*link != rules) link = &(*link)->next;
-    *link = rules->next;
+    *rules->held_by = rules->next;
+    if (rules->next) rules->next->held_by = rules->held_by;
     free_ruleset(rules);
 }
 

@@ -8,7 +8,7 @@
 #include "egraph/rules/rule.h"
 
 typedef struct saved_op {
-    uint32_t live;
+    uint32_t op, live;
     uint32_t *log;
     hyp_mark *marks;
     size_t log_len, mark_len;
@@ -56,12 +56,13 @@ static void *keep(struct hyp_saved *s, const void *from, size_t count, size_t el
 
 static void keep_ops(struct hyp_saved *s, const hyp_egraph *eg, bool *ok)
 {
-    s->op_count = eg->ops.len;
+    s->op_count = eg->logged.len;
     s->ops = hyp_arena_zalloc(&s->arena, s->op_count, sizeof *s->ops);
     if (!s->ops) *ok = false;
     for (size_t o = 0; o < s->op_count && *ok; o++) {
-        const hyp_op *op = &eg->ops.data[o];
-        s->ops[o] = (saved_op){.live = op->live, .log_len = op->log.len, .mark_len = op->marks.len};
+        const hyp_op *op = &eg->ops.data[eg->logged.data[o]];
+        s->ops[o] = (saved_op){
+            .op = eg->logged.data[o], .live = op->live, .log_len = op->log.len, .mark_len = op->marks.len};
         s->ops[o].log = KEEP(s, op->log.data, op->log.len, ok);
         s->ops[o].marks = KEEP(s, op->marks.data, op->marks.len, ok);
     }
@@ -145,12 +146,25 @@ static void restore(void *to, const void *from, size_t count, size_t elem)
     if (count) memcpy(to, from, count * elem);
 }
 
+/* Operators of which there is something: in the logs, or on the way there. */
+static void empty_ops(hyp_egraph *eg)
+{
+    for (size_t i = eg->linked; i < eg->row_count; i++) eg->ops.data[hyp_row_op(eg, (uint32_t)i)].live = 0;
+    while (eg->logged.len) {
+        hyp_op *op = &eg->ops.data[eg->logged.data[--eg->logged.len]];
+        op->is_logged = false;
+        op->live = 0;
+        op->log.len = op->marks.len = 0;
+    }
+}
+
 static void restore_ops(hyp_egraph *eg, const struct hyp_saved *s)
 {
-    for (size_t o = 0; o < eg->ops.len; o++) {
-        hyp_op *op = &eg->ops.data[o];
-        saved_op empty = {0};
-        const saved_op *was = o < s->op_count ? &s->ops[o] : &empty;
+    for (size_t o = 0; o < s->op_count; o++) {
+        const saved_op *was = &s->ops[o];
+        hyp_op *op = &eg->ops.data[was->op];
+        eg->logged.data[eg->logged.len++] = was->op; /* where it was at the push: there is room */
+        op->is_logged = true;
         op->live = was->live;
         op->log.len = was->log_len;
         op->marks.len = was->mark_len;
@@ -177,12 +191,13 @@ static void restore_rule(hyp_rule *rule, const saved_rule *was)
     rule->declined.len = was->declined_len;
 }
 
+/* Rulesets stand in both lists from the last one to the first. */
 static void restore_rules(hyp_egraph *eg, const struct hyp_saved *s)
 {
+    size_t at = 0;
     for (struct hyp_ruleset *set = eg->rulesets; set; set = set->next) {
-        const saved_rules *was = NULL;
-        for (size_t i = 0; i < s->set_count; i++)
-            if (s->sets[i].index == set->index) was = &s->sets[i];
+        while (at < s->set_count && s->sets[at].index > set->index) at++; /* one that is no more */
+        const saved_rules *was = at < s->set_count && s->sets[at].index == set->index ? &s->sets[at] : NULL;
         for (size_t i = 0; i < set->rules.len; i++)
             restore_rule(&set->rules.data[i], was && i < was->count ? &was->rules[i] : NULL);
     }
@@ -198,6 +213,7 @@ hyp_status hyp_egraph_pop(hyp_egraph *eg, hyp_diag *diag)
     for (size_t i = 0; i < eg->pending.len; i++) hyp_eg_settle_class(eg, eg->pending.data[i]);
     for (size_t i = 0; i < eg->changed.len; i++) hyp_eg_mark(eg->told, eg->changed.data[i], false);
     eg->pending.len = eg->changed.len = eg->remake.len = eg->remake_done = 0;
+    empty_ops(eg);
     eg->row_count = eg->linked = eg->joined = s->row_count;
     eg->live_count = s->live_count;
     eg->class_count = s->class_count;
