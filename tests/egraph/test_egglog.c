@@ -324,6 +324,75 @@ static void wrong_calls_are_told(void **state)
     hyp_egglog_cancel(NULL);
 }
 
+/* One class is united with another one many times, each time the older or the younger of the two: its rows, facts about
+ * it, values that are named, and what rules say of it follow. */
+static void a_class_that_much_uses_is_united_often(void **state)
+{
+    (void)state;
+    enum { MANY = 90 };
+    char text[160];
+    for (int backwards = 0; backwards < 2; backwards++) {
+        hyp_egglog *db = open_with((hyp_egglog_options){.no_files = true});
+        must(run(db, "(datatype E (N i64) (A E E) (P E E)) (relation seen (E)) (relation pair (E i64))"
+                     "(function least (E) i64 :merge (min old new))"
+                     "(rule ((= x (A y z))) ((seen x))) (rule ((= x (P y y))) ((seen x)))"));
+        for (int i = 0; i < MANY; i++) {
+            snprintf(text, sizeof text, "(N %d) (set (least (N %d)) %d) (pair (N %d) %d)", i, i, i, i, i % 7);
+            must(run(db, text));
+        }
+        int hub = backwards ? MANY - 1 : 0;
+        snprintf(text, sizeof text, "(let $hub (N %d))", hub);
+        must(run(db, text));
+        for (int i = 0; i < MANY; i++) {
+            snprintf(text, sizeof text, "(A $hub (N %d)) (P (N %d) (N %d))", i, i, hub);
+            must(run(db, text));
+        }
+        must(run(db, "(run 1)"));
+        for (int i = 1; i < MANY; i++) {
+            int a = backwards ? MANY - i : i - 1, b = backwards ? MANY - i - 1 : i;
+            snprintf(text, sizeof text, "(union (N %d) (N %d)) (run 1) (check (= $hub (N %d)) (seen (P $hub $hub)))", a, b, b);
+            must(run(db, text));
+            snprintf(text, sizeof text, "(check (= (least $hub) %d))", backwards ? b : 0);
+            must(run(db, text));
+        }
+        said[said_len = 0] = 0;
+        must(run(db, "(print-size N) (print-size A) (print-size P) (print-size least) (print-size pair) (extract (A $hub $hub))"));
+        assert_string_equal(said, backwards ? "90\n1\n1\n1\n7\n(A (N 89) (N 89))\n" : "90\n1\n1\n1\n7\n(A (N 0) (N 0))\n");
+        hyp_egglog_destroy(db);
+    }
+}
+
+/* A :merge may use a value by its name, and a constructor, while what the name stands for is being united. */
+static void merges_use_what_is_being_united(void **state)
+{
+    (void)state;
+    assert_int_equal(run_alone("(datatype E (N i64) (P E E)) (N 0) (N 1) (N 5) (let $g (N 7))"
+                               "(function f (E) E :merge (P new $g))"
+                               "(set (f (N 1)) (N 5)) (set (f (N 5)) (N 5)) (set (f (N 0)) (N 1))"
+                               "(union (N 7) (N 0)) (union (N 1) (N 0)) (run 1)"
+                               "(check (P (N 5) (N 0)))"
+                               "(check (= $g (N 0)) (= (N 0) (N 7)))"),
+                     HYP_OK);
+}
+
+/* A value that is set again and again between others that are not. */
+static void one_value_changes_among_many(void **state)
+{
+    (void)state;
+    hyp_egglog *db = open_with((hyp_egglog_options){.no_files = true});
+    must(run(db, "(function f (i64) i64 :merge (max old new)) (relation q (i64)) (relation o (i64)) (q 3)"
+                 "(rule ((q x) (= v (f x)) (< v 700)) ((set (f x) (+ v 1))))"
+                 "(rule ((= v (f y)) (q y) (> v 650)) ((o v)))"));
+    for (int i = 0; i < 1500; i++) {
+        char text[40];
+        snprintf(text, sizeof text, "(set (f %d) 1)", i);
+        must(run(db, text));
+    }
+    must(run(db, "(run 1000) (check (= (f 3) 700)) (check (= (f 4) 1)) (print-size f) (print-size o)"));
+    assert_string_equal(said, "1500\n50\n");
+    hyp_egglog_destroy(db);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -335,6 +404,9 @@ int main(void)
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(spoilt_programs_do_no_harm),
         cmocka_unit_test(wrong_calls_are_told),
+        cmocka_unit_test(a_class_that_much_uses_is_united_often),
+        cmocka_unit_test(merges_use_what_is_being_united),
+        cmocka_unit_test(one_value_changes_among_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,8 +22,9 @@ static hyp_status call(hyp_egglog *db, const hyp_el_ins *ins, uint32_t *regs, hy
     for (uint32_t i = 0; i < ins->count; i++) columns[i] = regs[ins->args[i]];
     uint32_t row = hyp_el_lookup(&f->table, columns);
     if (row != HYP_EL_NONE) {
-        regs[ins->out] = hyp_el_row(&f->table, row)[f->arity];
-        return HYP_OK;
+        uint32_t value = regs[ins->out] = hyp_el_row(&f->table, row)[f->arity];
+        bool may_be_old = f->kind == HYP_EL_GLOBAL; /* while a rebuild has a value merged: see hyp_el_rebuild */
+        return may_be_old ? hyp_el_canonical(db, f->sorts[f->arity], value, &regs[ins->out], diag) : HYP_OK;
     }
     if (f->kind == HYP_EL_FUNCTION || f->kind == HYP_EL_GLOBAL) return no_value(db, f, columns, diag);
     columns[f->arity] = 0;

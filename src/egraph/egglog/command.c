@@ -327,6 +327,7 @@ void hyp_egglog_destroy(hyp_egglog *db)
     }
     hyp_large_free(db->parent.data, db->parent.cap * sizeof *db->parent.data);
     hyp_large_free(db->dirty.data, db->dirty.cap * sizeof *db->dirty.data);
+    hyp_vec_free(&db->mended);
     hyp_vec_free(&db->staged);
     hyp_vec_free(&db->staged_words);
     hyp_vec_free(&db->sorts);

@@ -260,6 +260,9 @@ static hyp_status look_up_rows(hyp_egglog *db, uint32_t function, uint64_t ids, 
     return HYP_OK;
 }
 
+/* Whether rows may have ids that are to be mended, and be united for it. */
+static bool is_mended(const hyp_el_function *f) { return f->ids && f->table.live && f->kind != HYP_EL_GLOBAL; }
+
 static hyp_status mend_function(hyp_egglog *db, uint32_t function, size_t dirty, hyp_diag *diag)
 {
     const hyp_el_function *f = &db->functions.data[function];
@@ -274,15 +277,90 @@ static hyp_status mend_function(hyp_egglog *db, uint32_t function, size_t dirty,
     return look_up_rows(db, function, ids, dirty, diag);
 }
 
+/* ---- which name a class keeps ---- */
+
+/* From row to row that has an id in a column, table by table of those that are mended. */
+typedef struct uses {
+    uint32_t id, table, column, row;
+} uses;
+
+/* Steps to the next row; false at the end. */
+static hyp_status next_use(hyp_egglog *db, uses *at, bool *out, hyp_diag *diag)
+{
+    uint32_t probe[HYP_EL_MAX_COLUMNS], index;
+    for (; at->table < db->mended.len; at->table++, at->column = 0) {
+        hyp_el_function *f = &db->functions.data[db->mended.data[at->table]];
+        for (; at->column <= f->arity; at->column++, at->row = HYP_EL_NONE) {
+            if (db->sorts.data[f->sorts[at->column]].kind != HYP_EL_EQ) continue;
+            HYP_TRY(hyp_el_index_of(db, &f->table, UINT64_C(1) << at->column, &index, diag));
+            const hyp_el_index *x = &f->table.indexes.data[index];
+            probe[at->column] = at->id;
+            at->row = at->row == HYP_EL_NONE ? hyp_el_index_head(x, probe) : x->next[at->row];
+            while (at->row != HYP_EL_NONE && (*hyp_el_stamp(&f->table, at->row) == HYP_EL_DEAD ||
+                                              hyp_el_row(&f->table, at->row)[at->column] != at->id))
+                at->row = x->next[at->row];
+            *out = at->row != HYP_EL_NONE;
+            if (*out) return HYP_OK;
+        }
+    }
+    *out = false;
+    return HYP_OK;
+}
+
+/* The older of two ids stays, unless many times as many rows name the younger: else a class that is united with older ones
+ * all the time would have all its rows changed each time. Work is that of the lighter side. */
+static hyp_status choose_name(hyp_egglog *db, uint32_t *loser, hyp_diag *diag)
+{
+    enum { TIMES = 8, FEW = 16 };
+    uint32_t kept = *loser, root = hyp_el_find(db, kept);
+    uses a = {root, 0, 0, HYP_EL_NONE}, b = {kept, 0, 0, HYP_EL_NONE};
+    bool more = true, another = true;
+    for (size_t light = 0, heavy = 0; heavy <= FEW + light * TIMES; heavy++, light += more) {
+        HYP_TRY(next_use(db, &b, &another, diag));
+        if (!another) return HYP_OK;
+        if (more) HYP_TRY(next_use(db, &a, &more, diag));
+    }
+    db->parent.data[root] = db->parent.data[kept] = kept;
+    *loser = root;
+    return HYP_OK;
+}
+
+/* ---- the loop ---- */
+
+static hyp_status mend_all(hyp_egglog *db, size_t dirty, hyp_diag *diag)
+{
+    for (uint32_t i = 0; i < db->mended.len; i++) HYP_TRY(mend_function(db, db->mended.data[i], dirty, diag));
+    return HYP_OK;
+}
+
+/* Globals come last, once: there is nothing that they could be united with. */
+static hyp_status mend_globals(hyp_egglog *db, hyp_diag *diag)
+{
+    for (uint32_t f = 0; f < db->functions.len; f++) {
+        const hyp_el_function *global = &db->functions.data[f];
+        if (global->kind != HYP_EL_GLOBAL || !global->ids) continue;
+        bool plain = db->sorts.data[global->sorts[0]].kind == HYP_EL_EQ;
+        HYP_TRY(sweep(db, f, plain ? 1 : 0, !plain, diag));
+    }
+    return HYP_OK;
+}
+
 hyp_status hyp_el_rebuild(hyp_egglog *db, hyp_diag *diag)
 {
+    enum { SHARE = 16 };
+    bool united = db->dirty.len > 0;
+    db->mended.len = 0;
+    for (uint32_t f = 0; f < db->functions.len && united; f++)
+        if (is_mended(&db->functions.data[f])) HYP_TRY(hyp_vec_push(&db->mended, diag, f));
     while (db->dirty.len) {
         size_t dirty = db->dirty.len;
-        for (uint32_t f = 0; f < db->functions.len; f++)
-            if (db->functions.data[f].ids && db->functions.data[f].table.live) HYP_TRY(mend_function(db, f, dirty, diag));
+        for (size_t i = 0; i < dirty && dirty * SHARE <= db->live; i++)
+            HYP_TRY(choose_name(db, &db->dirty.data[i], diag));
+        HYP_TRY(mend_all(db, dirty, diag));
         db->dirty.len -= dirty;
         memmove(db->dirty.data, db->dirty.data + dirty, db->dirty.len * sizeof *db->dirty.data);
     }
+    if (united) HYP_TRY(mend_globals(db, diag));
     for (uint32_t f = 0; f < db->functions.len; f++) HYP_TRY(hyp_el_compact(db, &db->functions.data[f].table, diag));
     return HYP_OK;
 }

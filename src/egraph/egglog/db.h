@@ -19,7 +19,7 @@
 #include "hypatia/egglog.h"
 
 #define HYP_EL_NONE UINT32_MAX
-#define HYP_EL_DEAD UINT32_MAX      /* stamp of a row that is gone */
+#define HYP_EL_DEAD UINT32_MAX      /* stamp of a row that is gone; its first column has the stamp that it had */
 #define HYP_EL_SUBSUMED 0x80000000u /* in the stamp of a row */
 #define HYP_EL_STAMP(s) ((s) & ~HYP_EL_SUBSUMED)
 enum { HYP_EL_MAX_COLUMNS = 60 };
@@ -224,8 +224,9 @@ struct hyp_egglog {
     uint32_t *sequence_slots;
     size_t sequence_slot_count;
 
-    HYP_VEC(uint32_t) parent; /* union-find by id: the older one wins */
+    HYP_VEC(uint32_t) parent; /* union-find by id: the older one wins, but for what a rebuild chooses */
     HYP_VEC(uint32_t) dirty;  /* ids that lost a union since the last rebuild */
+    HYP_VEC(uint32_t) mended; /* functions whose rows the rebuild under way looks at */
 
     uint32_t epoch;
     uint64_t changes; /* counts them */

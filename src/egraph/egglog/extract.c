@@ -2,6 +2,7 @@
 #include "egraph/egglog/extract.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LONGEST ((size_t)256 << 20) /* bytes of one text */
@@ -13,14 +14,83 @@ static bool usable(const hyp_el_table *t, size_t row)
     return !(*hyp_el_stamp(t, row) & HYP_EL_SUBSUMED);
 } /* dead ones neither */
 
+/* ---- what is wanted ------------------------------------------------------------------------------------------------- */
+
+hyp_status hyp_el_extractor_want(hyp_el_extractor *e, uint32_t sort, hyp_el_value v, hyp_diag *diag)
+{
+    const hyp_el_sort *s = &e->db->sorts.data[sort];
+    if (s->kind != HYP_EL_EQ) {
+        uint32_t len = 0;
+        const uint32_t *words = s->ids ? hyp_el_words(e->db, v, &len) : NULL;
+        for (uint32_t i = 0; i < len; i++) {
+            uint32_t inner = s->kind == HYP_EL_MAP && i % 2 == 0 ? s->key : s->element;
+            if (e->db->sorts.data[inner].ids) HYP_TRY(hyp_el_extractor_want(e, inner, words[i], diag));
+        }
+        return HYP_OK;
+    }
+    uint32_t id = hyp_el_find(e->db, v);
+    if (e->number[id]) return HYP_OK;
+    HYP_TRY(hyp_vec_push(&e->ids, diag, id));
+    HYP_TRY(hyp_vec_push(&e->sorts, diag, sort));
+    e->number[id] = (uint32_t)e->sorts.len;
+    return HYP_OK;
+}
+
+/* The rows of a constructor that are in a class, and what they consist of. */
+static hyp_status want_rows(hyp_el_extractor *e, uint32_t function, uint32_t id, hyp_diag *diag)
+{
+    hyp_el_function *f = &e->db->functions.data[function];
+    uint32_t probe[HYP_EL_MAX_COLUMNS], at;
+    HYP_TRY(hyp_el_index_of(e->db, &f->table, UINT64_C(1) << f->arity, &at, diag));
+    const hyp_el_index *x = &f->table.indexes.data[at];
+    probe[f->arity] = id;
+    for (uint32_t row = hyp_el_index_head(x, probe); row != HYP_EL_NONE; row = x->next[row]) {
+        const uint32_t *r = hyp_el_row(&f->table, row);
+        if (r[f->arity] != id || !usable(&f->table, row)) continue;
+        HYP_TRY(hyp_vec_push(&e->nodes, diag, (hyp_el_node){function, row}));
+        for (uint32_t c = 0; c < f->arity; c++) HYP_TRY(hyp_el_extractor_want(e, f->sorts[c], r[c], diag));
+    }
+    return HYP_OK;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const hyp_el_node *x = a, *y = b;
+    if (x->function != y->function) return x->function < y->function ? -1 : 1;
+    return x->row < y->row ? -1 : x->row > y->row;
+}
+
+/* All classes that terms of the wanted ones may have, with their rows. */
+static hyp_status reach(hyp_el_extractor *e, hyp_diag *diag)
+{
+    const hyp_egglog *db = e->db;
+    uint32_t *first = hyp_malloc((db->sorts.len + db->functions.len + 1) * sizeof *first); /* constructors by sort, in lists */
+    if (!first) return hyp_fail_memory(diag, db->functions.len * sizeof *first);
+    uint32_t *next = first + db->sorts.len;
+    memset(first, 0xff, db->sorts.len * sizeof *first); /* HYP_EL_NONE */
+    for (uint32_t i = 0; i < db->functions.len; i++) {
+        const hyp_el_function *f = &db->functions.data[i];
+        if (!extractable(f) || !f->table.live) continue;
+        next[i] = first[f->sorts[f->arity]];
+        first[f->sorts[f->arity]] = i;
+    }
+    hyp_status status = HYP_OK;
+    for (size_t c = 0; c < e->sorts.len && status == HYP_OK; c++)
+        for (uint32_t f = first[e->sorts.data[c]]; f != HYP_EL_NONE && status == HYP_OK; f = next[f])
+            status = want_rows(e, f, e->ids.data[c], diag);
+    hyp_free(first);
+    if (e->nodes.len) qsort(e->nodes.data, e->nodes.len, sizeof *e->nodes.data, by_place);
+    return status;
+}
+
 /* ---- the problem ------------------------------------------------------------------------------------------------ */
 
 /* The classes in a value go to `kids` where that is not NULL; gives their number, and adds the price of the rest. */
-static size_t parts(hyp_egglog *db, uint32_t sort, hyp_el_value v, uint32_t *kids, double *cost)
+static size_t parts(const hyp_el_extractor *e, uint32_t sort, hyp_el_value v, uint32_t *kids, double *cost)
 {
-    const hyp_el_sort *s = &db->sorts.data[sort];
+    const hyp_el_sort *s = &e->db->sorts.data[sort];
     if (s->kind == HYP_EL_EQ) {
-        if (kids) *kids = hyp_el_find(db, v);
+        if (kids) *kids = e->number[hyp_el_find(e->db, v)] - 1;
         return 1;
     }
     if (s->kind < HYP_EL_VEC) {
@@ -28,40 +98,29 @@ static size_t parts(hyp_egglog *db, uint32_t sort, hyp_el_value v, uint32_t *kid
         return 0;
     }
     uint32_t len;
-    const uint32_t *words = hyp_el_words(db, v, &len);
+    const uint32_t *words = hyp_el_words(e->db, v, &len);
     size_t count = 0;
     for (uint32_t i = 0; i < len; i++)
         count +=
-            parts(db, s->kind == HYP_EL_MAP && i % 2 == 0 ? s->key : s->element, words[i], kids ? kids + count : NULL, cost);
+            parts(e, s->kind == HYP_EL_MAP && i % 2 == 0 ? s->key : s->element, words[i], kids ? kids + count : NULL, cost);
     return count;
 }
 
-/* One pass over all rows: counts, or fills what was made for the counts. */
-static void gather(hyp_el_extractor *e, bool fill, size_t *out_nodes, size_t *out_kids)
+/* One pass over the nodes: counts children, or fills what was made for the count. */
+static size_t fill(hyp_el_extractor *e, bool count)
 {
-    hyp_egglog *db = e->db;
-    size_t node = 0, kid = 0;
-    for (uint32_t i = 0; i < db->functions.len; i++) {
-        const hyp_el_function *f = &db->functions.data[i];
-        if (!extractable(f)) continue;
-        for (size_t row = 0; row < f->table.count; row++) {
-            if (!usable(&f->table, row)) continue;
-            const uint32_t *r = hyp_el_row(&f->table, row);
-            double cost = f->cost;
-            for (uint32_t c = 0; c < f->arity; c++)
-                kid += parts(db, f->sorts[c], r[c], fill ? e->p.kids + kid : NULL, &cost);
-            if (fill) {
-                e->p.owner[node] = hyp_el_find(db, r[f->arity]);
-                e->p.cost[node] = cost;
-                e->p.kid_at[node + 1] = (uint32_t)kid;
-                e->function[node] = i;
-                e->row[node] = (uint32_t)row;
-            }
-            node++;
-        }
+    size_t kid = 0;
+    for (size_t n = 0; n < e->nodes.len; n++) {
+        const hyp_el_function *f = &e->db->functions.data[e->nodes.data[n].function];
+        const uint32_t *r = hyp_el_row(&f->table, e->nodes.data[n].row);
+        double cost = f->cost;
+        for (uint32_t c = 0; c < f->arity; c++) kid += parts(e, f->sorts[c], r[c], count ? NULL : e->p.kids + kid, &cost);
+        if (count) continue;
+        e->p.owner[n] = e->number[r[f->arity]] - 1;
+        e->p.cost[n] = cost;
+        e->p.kid_at[n + 1] = (uint32_t)kid;
     }
-    *out_nodes = node;
-    *out_kids = kid;
+    return kid;
 }
 
 static bool is_best(const hyp_el_extractor *e, uint32_t node, const bool *settled)
@@ -98,17 +157,25 @@ static hyp_status break_ties(hyp_el_extractor *e, hyp_diag *diag)
 hyp_status hyp_el_extractor_begin(hyp_el_extractor *e, hyp_egglog *db, hyp_diag *diag)
 {
     *e = (hyp_el_extractor){.db = db};
-    size_t nodes, kids, classes = db->parent.len;
-    gather(e, false, &nodes, &kids);
+    e->number = hyp_calloc(db->parent.len + 1, sizeof *e->number);
+    return e->number ? HYP_OK : hyp_fail_memory(diag, db->parent.len * sizeof *e->number);
+}
+
+hyp_status hyp_el_extractor_solve(hyp_el_extractor *e, hyp_diag *diag)
+{
+    size_t limit = e->db->options.max_bytes;
+    e->db->options.max_bytes = 0; /* what is there can be extracted when a limit is met */
+    hyp_status status = reach(e, diag);
+    e->db->options.max_bytes = limit;
+    HYP_TRY(status);
+    size_t nodes = e->nodes.len, classes = e->sorts.len, kids = fill(e, true);
     if (nodes >= UINT32_MAX || kids >= UINT32_MAX) return hyp_fail(diag, HYP_ERR_LIMIT, "too many terms to extract from");
     HYP_TRY(hyp_problem_alloc(&e->p, classes, nodes, kids, 0, diag));
-    e->function = hyp_malloc((nodes + 1) * sizeof *e->function);
-    e->row = hyp_malloc((nodes + 1) * sizeof *e->row);
     e->choice = hyp_malloc((classes + 1) * sizeof *e->choice);
     e->weight = hyp_malloc((classes + 1) * sizeof *e->weight);
-    if (!e->function || !e->row || !e->choice || !e->weight) return hyp_fail_memory(diag, classes * sizeof *e->weight);
+    if (!e->choice || !e->weight) return hyp_fail_memory(diag, classes * sizeof *e->weight);
     e->p.kid_at[0] = 0;
-    gather(e, true, &nodes, &kids);
+    fill(e, false);
     for (size_t c = 0; c < classes; c++) e->choice[c] = HYP_EL_NONE;
     HYP_TRY(hyp_problem_link(&e->p, diag));
     HYP_TRY(hyp_solve_tree(&e->p, true, e->choice, e->weight, diag));
@@ -118,8 +185,10 @@ hyp_status hyp_el_extractor_begin(hyp_el_extractor *e, hyp_egglog *db, hyp_diag 
 void hyp_el_extractor_dispose(hyp_el_extractor *e)
 {
     hyp_problem_dispose(&e->p);
-    hyp_free(e->function);
-    hyp_free(e->row);
+    hyp_free(e->number);
+    hyp_vec_free(&e->ids);
+    hyp_vec_free(&e->sorts);
+    hyp_vec_free(&e->nodes);
     hyp_free(e->choice);
     hyp_free(e->weight);
 }
@@ -175,14 +244,14 @@ static bool write_value(const hyp_el_extractor *e, tasks *todo, uint32_t sort, h
         hyp_el_print_literal(e->db, sort, v, sb);
         return true;
     }
-    uint32_t node = e->choice[hyp_el_find(e->db, v)];
+    uint32_t node = hyp_el_choice(e, v);
     if (node == HYP_EL_NONE) {
         hyp_strbuf_puts(sb, "Unextractable");
         return true;
     }
-    const hyp_el_function *f = &e->db->functions.data[e->function[node]];
+    const hyp_el_function *f = &e->db->functions.data[e->nodes.data[node].function];
     hyp_strbuf_printf(sb, "(%s", f->name);
-    return call_later(todo, f, hyp_el_row(&f->table, e->row[node]));
+    return call_later(todo, f, hyp_el_row(&f->table, e->nodes.data[node].row));
 }
 
 static void write_all(const hyp_el_extractor *e, tasks *todo, bool good, hyp_strbuf *sb)

@@ -52,7 +52,7 @@ static hyp_status list_variants(const hyp_el_extractor *e, uint32_t c, variant *
 {
     HYP_VEC(variant) found = {0};
     for (uint32_t n = 0; n < e->p.node_count; n++) {
-        if (e->p.owner[n] != c) continue;
+        if (e->p.owner[n] != e->number[c] - 1) continue;
         double cost = e->p.cost[n];
         for (uint32_t k = e->p.kid_at[n]; k < e->p.kid_at[n + 1]; k++)
             cost += e->choice[e->p.kids[k]] == HYP_EL_NONE ? (double)INFINITY : e->weight[e->p.kids[k]];
@@ -76,7 +76,7 @@ static hyp_status print_variants(hyp_el_reader *r, const hyp_el_extractor *e, ui
     hyp_strbuf_puts(sb, "(\n");
     for (size_t i = 0; i < count && (int64_t)i < most; i++) {
         hyp_strbuf_puts(sb, "   ");
-        hyp_el_write_row(e, e->function[found[i].node], e->row[found[i].node], sb);
+        hyp_el_write_row(e, e->nodes.data[found[i].node].function, e->nodes.data[found[i].node].row, sb);
         hyp_strbuf_puts(sb, "\n");
     }
     hyp_strbuf_puts(sb, ")\n");
@@ -90,7 +90,9 @@ static hyp_status print_value(hyp_el_reader *r, const hyp_sexpr *form, uint32_t 
     hyp_strbuf sb = {0};
     bool term = r->db->sorts.data[sort].kind == HYP_EL_EQ;
     hyp_status status = hyp_el_extractor_begin(&e, r->db, r->diag);
-    if (status == HYP_OK && term && e.choice[v] == HYP_EL_NONE)
+    if (status == HYP_OK) status = hyp_el_extractor_want(&e, sort, v, r->diag);
+    if (status == HYP_OK) status = hyp_el_extractor_solve(&e, r->diag);
+    if (status == HYP_OK && term && hyp_el_choice(&e, v) == HYP_EL_NONE)
         status = FAIL(form, HYP_ERR_MISMATCH,
                       "there is no term to extract: all that there are are subsumed, deleted or unextractable");
     if (status == HYP_OK && most && term)
@@ -149,12 +151,21 @@ static hyp_status print_sizes(hyp_el_reader *r, const hyp_sexpr *form)
     return flush(r, form, &sb);
 }
 
+static hyp_status want_all(hyp_el_extractor *e, const hyp_el_function *f, hyp_diag *diag)
+{
+    for (size_t row = 0; row < f->table.count; row++)
+        for (uint32_t c = 0; c <= f->arity && *hyp_el_stamp(&f->table, row) != HYP_EL_DEAD; c++)
+            HYP_TRY(hyp_el_extractor_want(e, f->sorts[c], hyp_el_row(&f->table, row)[c], diag));
+    return hyp_el_extractor_solve(e, diag);
+}
+
 static hyp_status print_rows(hyp_el_reader *r, const hyp_sexpr *form, uint32_t function, int64_t most)
 {
     const hyp_el_function *f = &r->db->functions.data[function];
     hyp_el_extractor e;
     hyp_strbuf sb = {0};
     hyp_status status = hyp_el_extractor_begin(&e, r->db, r->diag);
+    if (status == HYP_OK) status = want_all(&e, f, r->diag);
     hyp_strbuf_puts(&sb, "(\n");
     for (size_t row = 0; row < f->table.count && most > 0 && status == HYP_OK; row++) {
         if (*hyp_el_stamp(&f->table, row) == HYP_EL_DEAD) continue;

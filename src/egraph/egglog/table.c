@@ -57,6 +57,17 @@ static inline size_t probe(const hyp_el_table *t, uint32_t hash, const uint32_t 
     }
 }
 
+/* The slot for a row whose key is not there: an empty one, or one that a dead row of the same hash has left, so that a key
+ * whose value changes all the time takes no more slots than others. */
+static inline size_t probe_to_add(const hyp_el_table *t, uint32_t hash)
+{
+    size_t mask = t->slot_count - 1, i = hash & mask;
+    for (;; i = (i + 1) & mask) {
+        hyp_el_slot s = t->slots[i];
+        if (s.row == HYP_EL_NONE || (s.tag == hash && *hyp_el_stamp(t, s.row) == HYP_EL_DEAD)) return i;
+    }
+}
+
 uint32_t hyp_el_lookup(const hyp_el_table *t, const uint32_t *key)
 {
     return t->slot_count ? t->slots[probe(t, hash_key(key, t->width - 1), key)].row : HYP_EL_NONE;
@@ -91,7 +102,7 @@ hyp_status hyp_el_append(hyp_egglog *db, hyp_el_table *t, const uint32_t *column
     HYP_TRY(hyp_el_grow(db, &t->rows, &t->cap, t->count + 1, (t->width + 1) * sizeof *t->rows, diag));
     if (2 * (t->slot_used + 1) > t->slot_count) HYP_TRY(rehash(db, t, diag));
     uint32_t hash = hash_key(copy, t->width - 1);
-    size_t i = probe(t, hash, copy);
+    size_t i = probe_to_add(t, hash);
     if (t->slots[i].row == HYP_EL_NONE) t->slot_used++;
     t->slots[i] = (hyp_el_slot){hash, (uint32_t)t->count};
     memcpy(hyp_el_row(t, t->count), copy, t->width * sizeof *copy);
@@ -103,23 +114,29 @@ hyp_status hyp_el_append(hyp_egglog *db, hyp_el_table *t, const uint32_t *column
     return HYP_OK;
 }
 
+/* Its first column, which says nothing any more, keeps the stamp, so that the table stays in order. */
 void hyp_el_kill(hyp_egglog *db, hyp_el_table *t, uint32_t row)
 {
+    *hyp_el_row(t, row) = *hyp_el_stamp(t, row);
     *hyp_el_stamp(t, row) = HYP_EL_DEAD;
     t->live--;
     db->live--;
     db->changes++;
 }
 
-/* Dead rows have lost their stamp: bisection steps over them to the next one that has it. */
+static uint32_t changed_in(const hyp_el_table *t, size_t row)
+{
+    uint32_t stamp = *hyp_el_stamp(t, row);
+    return HYP_EL_STAMP(stamp == HYP_EL_DEAD ? *hyp_el_row(t, row) : stamp);
+}
+
 size_t hyp_el_since(const hyp_el_table *t, uint32_t epoch)
 {
     size_t low = 0, high = t->count;
     while (low < high) {
-        size_t middle = low + (high - low) / 2, at = middle;
-        while (at < high && *hyp_el_stamp(t, at) == HYP_EL_DEAD) at++;
-        if (at < high && HYP_EL_STAMP(*hyp_el_stamp(t, at)) < epoch)
-            low = at + 1;
+        size_t middle = low + (high - low) / 2;
+        if (changed_in(t, middle) < epoch)
+            low = middle + 1;
         else
             high = middle;
     }
@@ -156,6 +173,7 @@ static hyp_status sync_index(hyp_egglog *db, hyp_el_table *t, hyp_el_index *x, h
         const uint32_t *r = hyp_el_row(t, row);
         if (r[t->width] == HYP_EL_DEAD) continue;
         uint32_t *head = &x->head[hash_columns(r, x->columns) & (x->head_count - 1)];
+        while (*head != HYP_EL_NONE && *hyp_el_stamp(t, *head) == HYP_EL_DEAD) *head = x->next[*head]; /* what it was before */
         x->next[row] = *head;
         *head = (uint32_t)row;
     }
