@@ -1,11 +1,11 @@
 /* table.h - the hash-cons: buckets of a cache line, with the ids of twelve rows and a byte of the hash of each.
  *
- * A probe reads one bucket, mostly, and of the rows in it those alone whose byte is that of the hash. The rest of the hash says
- * which bucket is a row's home; where that is full it goes to the next one. So the table may be nearly full, and is small,
- * which is what counts: it is met anywhere, and more of it is in the processor's caches. Nothing is taken out: when the
- * children of a row change it gets another place, and the old one is stale. It can do no harm, because a key that was left
- * holds a class that is not canonical any more and is never asked for again, and a probe compares the row itself. Stale
- * places go when the table is made anew from the rows, as it is to grow. */
+ * A probe reads one bucket, mostly, and of the rows in it those alone whose byte is that of the hash. The rest of the hash
+ * says which bucket is a row's home; where that is full it goes to the next one. So the table may be nearly full, and is
+ * small, which is what counts: it is met anywhere, and more of it is in the processor's caches. Nothing is taken out: when
+ * the children of a row change it gets another place, and the old one is stale. It can do no harm, because a key that was
+ * left holds a class that is not canonical any more and is never asked for again, and a probe compares the row itself.
+ * Stale places go when the table is made anew from the rows, as it is where it grows. */
 #ifndef HYP_EGRAPH_CORE_TABLE_H
 #define HYP_EGRAPH_CORE_TABLE_H
 
@@ -72,7 +72,10 @@ static inline uint8_t hyp_table_tag(uint32_t hash)
 }
 
 /* A place of a row in the table. */
-static inline size_t hyp_table_slot(size_t bucket, uint32_t found) { return bucket * HYP_BUCKET_WIDTH + (uint32_t)__builtin_ctz(found); }
+static inline size_t hyp_table_slot(size_t bucket, uint32_t found)
+{
+    return bucket * HYP_BUCKET_WIDTH + (uint32_t)__builtin_ctz(found);
+}
 static inline void hyp_table_put(hyp_egraph *eg, size_t slot, uint32_t hash, uint32_t row)
 {
     hyp_bucket *b = &eg->buckets[slot / HYP_BUCKET_WIDTH];
@@ -93,7 +96,10 @@ static inline bool hyp_table_matches(const hyp_egraph *eg, uint32_t row, uint32_
 static inline bool hyp_table_is(const hyp_egraph *eg, uint32_t row, uint32_t op, const uint32_t kid[2])
 {
     const hyp_row *r = &eg->rows[row];
-    return (r->op == op) & (r->kid[0] == kid[0]) & (r->kid[1] == kid[1]);
+    uint64_t have, want;
+    memcpy(&have, r->kid, sizeof have);
+    memcpy(&want, kid, sizeof want);
+    return (r->op == op) & (have == want);
 }
 
 /* The row with this key that is not `self`, HYP_NONE if there is none, and its slot, or the empty slot where it would go. */

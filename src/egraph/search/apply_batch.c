@@ -66,27 +66,48 @@ static inline void set_key(batch *b, const hyp_build *build, size_t i)
     b->keys->guess[i] = 0;
 }
 
-/* Child j of a plain e-node for all matches. */
-static void set_kids(batch *b, const hyp_build *build, uint32_t j)
+/* Where a child comes from: there is none, a variable, an e-node of the right side, a call. */
+typedef enum kid_kind { KID_NONE, KID_VAR, KID_BUILT, KID_CALL } kid_kind;
+
+static inline kid_kind kind_of(const hyp_build *build, uint32_t j)
+{
+    if (j >= build->count) return KID_NONE;
+    if (!(build->arg[j] & HYP_ARG_RIGHT)) return KID_VAR;
+    return build->arg[j] & HYP_ARG_BUILT ? KID_BUILT : KID_CALL;
+}
+
+/* What child j of the first match is made of, and how far it is to that of the next. */
+static inline const uint32_t *kid_column(const batch *b, const hyp_build *build, uint32_t j, size_t *out_stride)
+{
+    bool right = j < build->count && build->arg[j] & HYP_ARG_RIGHT;
+    *out_stride = right ? b->rule->right_nodes : b->words;
+    if (right) return right_of(b, b->first) + (build->arg[j] & HYP_ARG_INDEX);
+    return b->matches + b->first * b->words + (j < build->count ? build->arg[j] : 0);
+}
+
+static inline uint32_t read_kid(hyp_egraph *eg, kid_kind kind, const uint32_t *from)
+{
+    return kind == KID_NONE    ? HYP_NONE
+           : kind == KID_VAR   ? hyp_eg_now(eg, *from)
+           : kind == KID_BUILT ? class_of(eg, *from)
+                               : hyp_eg_find(eg, *from);
+}
+
+/* Sets the keys of a plain e-node of all matches, and asks for their buckets. Inlined for each kind of children. */
+__attribute__((always_inline)) static inline void set_keys(batch *b, const hyp_build *build, kid_kind kind0,
+                                                           kid_kind kind1, bool some_are_out)
 {
     hyp_egraph *eg = b->eg;
-    uint32_t (*kid)[2] = b->keys->kid;
-    if (j >= build->count) {
-        for (size_t i = b->first; i < b->end; i++) kid[i][j] = HYP_NONE;
-        return;
-    }
-    uint32_t arg = build->arg[j];
-    bool right = arg & HYP_ARG_RIGHT;
-    size_t words = right ? b->rule->right_nodes : b->words;
-    const uint32_t *from = right ? b->right + (arg & HYP_ARG_INDEX) : b->matches + arg;
-    if (!right) {
-        for (size_t i = b->first; i < b->end; i++) kid[i][j] = hyp_eg_now(eg, from[i * words]);
-    } else if (arg & HYP_ARG_BUILT) {
-        for (size_t i = b->first; i < b->end; i++)
-            kid[i][j] = is_out(b, i) ? HYP_NONE : class_of(eg, from[i * words]);
-    } else {
-        for (size_t i = b->first; i < b->end; i++)
-            kid[i][j] = is_out(b, i) ? HYP_NONE : hyp_eg_find(eg, from[i * words]);
+    row_keys *keys = b->keys;
+    size_t stride0, stride1;
+    const uint32_t *at0 = kid_column(b, build, 0, &stride0), *at1 = kid_column(b, build, 1, &stride1), op = build->op;
+    for (size_t i = b->first, end = b->end; i < end; i++, at0 += stride0, at1 += stride1) {
+        uint32_t *kid = keys->kid[i];
+        bool out = some_are_out && b->outcomes[i] >= HYP_APPLIED_FORBIDDEN;
+        kid[0] = out ? HYP_NONE : read_kid(eg, kind0, at0);
+        kid[1] = out ? HYP_NONE : read_kid(eg, kind1, at1);
+        keys->hash[i] = hyp_table_hash_few(op, kid);
+        hyp_table_prefetch(eg, keys->hash[i]);
     }
 }
 
@@ -109,13 +130,16 @@ static hyp_status reserve_row(batch *b, const hyp_build *build, size_t i, size_t
     return HYP_OK;
 }
 
-/* The row of match i whose key is set, and its slot; HYP_NONE, and the slot for it, if there is none. */
+/* The row of match i whose key is set; HYP_NONE, and the slot for it, if there is none. */
 static inline uint32_t probe(const batch *b, const hyp_build *build, size_t i, size_t *out_slot)
 {
-    const row_keys *keys = b->keys;
-    uint32_t guess = keys->guess[i];
-    if (hyp_table_is(b->eg, guess, build->op, keys->kid[i])) return guess;
-    return hyp_table_probe(b->eg, keys->hash[i], build->op, keys->kid[i], 2, out_slot);
+    return hyp_table_probe(b->eg, b->keys->hash[i], build->op, b->keys->kid[i], 2, out_slot);
+}
+
+/* Whether the row of match i is the guess. */
+static inline bool is_guessed(const batch *b, const hyp_build *build, size_t i)
+{
+    return hyp_table_is(b->eg, b->keys->guess[i], build->op, b->keys->kid[i]);
 }
 
 /* Makes the plain e-node of match i that was not met. */
@@ -139,7 +163,7 @@ static inline hyp_status make_row(batch *b, const hyp_build *build, size_t i, ui
 /* Finds or makes a plain e-node of match i, whose key is set. A new one joins the class `into`, if any. */
 static inline hyp_status meet(batch *b, const hyp_build *build, size_t i, uint32_t into, uint32_t *out)
 {
-    size_t slot = 0;
+    size_t slot;
     *out = probe(b, build, i, &slot);
     return *out != HYP_NONE ? HYP_OK : make_row(b, build, i, into, slot, out);
 }
@@ -192,14 +216,18 @@ static void ask(batch *b, const hyp_build *build)
 {
     const hyp_egraph *eg = b->eg;
     row_keys *keys = b->keys;
-    size_t first = b->first, end = b->end;
-    set_kids(b, build, 0);
-    set_kids(b, build, 1);
-    for (size_t i = first; i < end; i++) {
-        keys->hash[i] = hyp_table_hash_few(build->op, keys->kid[i]);
-        hyp_table_prefetch(eg, keys->hash[i]);
-    }
-    for (size_t i = first; i < end; i++) {
+    kid_kind kind0 = kind_of(build, 0), kind1 = kind_of(build, 1);
+    if (b->some_are_out)
+        set_keys(b, build, kind0, kind1, true);
+    else if (kind0 == KID_VAR && kind1 == KID_VAR)
+        set_keys(b, build, KID_VAR, KID_VAR, false);
+    else if (kind0 == KID_VAR && kind1 == KID_BUILT)
+        set_keys(b, build, KID_VAR, KID_BUILT, false);
+    else if (kind0 == KID_BUILT && kind1 == KID_VAR)
+        set_keys(b, build, KID_BUILT, KID_VAR, false);
+    else
+        set_keys(b, build, kind0, kind1, false);
+    for (size_t i = b->first, end = b->end; i < end; i++) {
         uint32_t guess = keys->guess[i] = hyp_table_guess(eg, keys->hash[i]);
         __builtin_prefetch(&eg->rows[guess]);
     }
@@ -224,6 +252,10 @@ static hyp_status build_level(batch *b, const hyp_build *build)
     uint32_t *out = &right_of(b, b->first)[build->pat->index];
     if (plain) ask(b, build);
     for (size_t i = b->first; i < end; i++, out += stride) {
+        if (plain && is_guessed(b, build, i)) { /* many have; those that are out want none, and it does no harm */
+            *out = b->keys->guess[i];
+            continue;
+        }
         if (is_out(b, i)) continue;
         hyp_status status = plain ? meet(b, build, i, HYP_NONE, out) : meet_any(b, build, i, HYP_NONE, out);
         if (status != HYP_OK) HYP_TRY(refuse(b, i, build->action, status));
@@ -337,11 +369,10 @@ static inline hyp_status unite(batch *b, size_t i, uint32_t number)
 
 /* unite() where nobody is asked or told, nothing is recorded, and the late root was asked for: most of what runs do. The
  * class `left` is that of the left side. */
-static inline hyp_status unite_silently(batch *b, const hyp_build *build, size_t i, uint32_t left)
+static hyp_status unite_silently(batch *b, const hyp_build *build, size_t i, uint32_t left)
 {
     hyp_egraph *eg = b->eg;
-    if (key_is_stale(b, build, i)) set_key(b, build, i);
-    size_t slot = 0;
+    size_t slot;
     uint32_t row = probe(b, build, i, &slot), right = row == HYP_NONE ? left : class_of(eg, row);
     if (row == HYP_NONE)
         HYP_TRY(make_row(b, build, i, left, slot, &row));
@@ -355,11 +386,18 @@ static inline hyp_status unite_silently(batch *b, const hyp_build *build, size_t
 
 static hyp_status unite_all_silently(batch *b, const hyp_action *action)
 {
+    hyp_egraph *eg = b->eg;
+    const hyp_build *build = &action->late;
+    const row_keys *keys = b->keys;
     size_t end = b->end, words = b->words;
-    const uint32_t *left = &b->matches[b->first * words + action->root->reg];
-    for (size_t i = b->first; i < end; i++, left += words) {
+    const uint32_t *at = &b->matches[b->first * words + action->root->reg];
+    for (size_t i = b->first; i < end; i++, at += words) {
         if (is_out(b, i)) continue;
-        hyp_status status = unite_silently(b, &action->late, i, hyp_eg_now(b->eg, *left));
+        uint32_t left = hyp_eg_now(eg, *at);
+        if (eg->pending.len != b->lost && key_is_stale(b, build, i)) set_key(b, build, i);
+        bool known = is_guessed(b, build, i) && class_of(eg, keys->guess[i]) == left;
+        if (known && !keys->grew[i]) continue; /* mostly */
+        hyp_status status = unite_silently(b, build, i, left);
         if (status != HYP_OK) HYP_TRY(refuse(b, i, 0, status));
     }
     return HYP_OK;
