@@ -15,16 +15,13 @@
 
 #include "egraph/core/state.h"
 
-static inline uint64_t hyp_table_mix(uint64_t h, uint32_t kid)
-{
-    h ^= h >> 32;
-    return (h ^ kid) * UINT64_C(0xD6E8FEB86659FD93);
-}
-/* The hash of an operator and its children: at most two, with HYP_NONE for those that are not there. */
+/* The hash of an operator and its children: at most two, with HYP_NONE for those that are not there. The upper half of a sum
+ * of products by constants of 64 bits: multilinear hashing, as good as any where the constants are drawn at random, and none
+ * of the products waits for another. */
 static inline uint32_t hyp_table_hash_few(uint32_t op, const uint32_t kid[2])
 {
-    uint64_t h = op * UINT64_C(0x9E3779B97F4A7C15);
-    return (uint32_t)(hyp_table_mix(hyp_table_mix(h, kid[0]), kid[1]) >> 32);
+    uint64_t h = op * UINT64_C(0x9E3779B97F4A7C15) + kid[0] * UINT64_C(0xD6E8FEB86659FD93);
+    return (uint32_t)((h + kid[1] * UINT64_C(0xA0761D6478BD642F)) >> 32);
 }
 /* The same for any number. */
 static inline uint32_t hyp_table_hash(uint32_t op, const uint32_t *kids, uint32_t n)
@@ -34,7 +31,7 @@ static inline uint32_t hyp_table_hash(uint32_t op, const uint32_t *kids, uint32_
         return hyp_table_hash_few(op, kid);
     }
     uint64_t h = op * UINT64_C(0x9E3779B97F4A7C15);
-    for (uint32_t i = 0; i < n; i++) h = hyp_table_mix(h, kids[i]);
+    for (uint32_t i = 0; i < n; i++) h = (h ^ h >> 32 ^ kids[i]) * UINT64_C(0xD6E8FEB86659FD93);
     return (uint32_t)(h >> 32);
 }
 

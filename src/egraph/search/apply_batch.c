@@ -389,16 +389,19 @@ static hyp_status unite_all_silently(batch *b, const hyp_action *action)
     hyp_egraph *eg = b->eg;
     const hyp_build *build = &action->late;
     const row_keys *keys = b->keys;
+    const uint32_t op = build->op;
+    bool may_be_stale = false; /* keys of matches that are left */
     size_t end = b->end, words = b->words;
     const uint32_t *at = &b->matches[b->first * words + action->root->reg];
     for (size_t i = b->first; i < end; i++, at += words) {
         if (is_out(b, i)) continue;
         uint32_t left = hyp_eg_now(eg, *at);
-        if (eg->pending.len != b->lost && key_is_stale(b, build, i)) set_key(b, build, i);
-        bool known = is_guessed(b, build, i) && class_of(eg, keys->guess[i]) == left;
+        if (may_be_stale && key_is_stale(b, build, i)) set_key(b, build, i);
+        bool known = hyp_table_is(eg, keys->guess[i], op, keys->kid[i]) && class_of(eg, keys->guess[i]) == left;
         if (known && !keys->grew[i]) continue; /* mostly */
         hyp_status status = unite_silently(b, build, i, left);
         if (status != HYP_OK) HYP_TRY(refuse(b, i, 0, status));
+        may_be_stale = eg->pending.len != b->lost;
     }
     return HYP_OK;
 }

@@ -185,12 +185,16 @@ static inline hyp_status take_members(run *m, const hyp_step *step, uint32_t mos
     hyp_search *s = m->s;
     const uint32_t op = step->op, kid0 = step->kid_reg[0], kid1 = step->kid_reg[1], row_at = step->row_at;
     const uint32_t words = hyp_match_words(s->rule);
-    const bool only_old = step->only_old;
+    const bool only_old = step->only_old, fresh_last = m->since == s->eg->index.epoch;
     size_t n = s->buffered;
     uint32_t *to = s->buffer + n * words;
     const hyp_member *e = *at;
     for (; e < end && MEMBER_KEY(*e) == op; e++) {
-        if (only_old && !is_old(m, e->op, e->row)) continue;
+        if (only_old && !is_old(m, e->op, e->row)) {
+            if (!fresh_last) continue;
+            e = end; /* as is all that follows */
+            break;
+        }
         begin_match(to, s->match, most);
         to[kid0] = e->kid[0];
         to[kid1] = e->kid[1];
@@ -223,13 +227,17 @@ static inline hyp_status take_uses(run *m, const hyp_step *step, uint32_t most, 
     const uint32_t other = step->kid_reg[1 - step->via], class_reg = step->class_reg, row_at = step->row_at;
     const uint32_t words = hyp_match_words(s->rule);
     const uint64_t want = (uint64_t)step->op << 1 | step->via;
-    const bool only_old = step->only_old, bind_class = step->bind_class;
+    const bool only_old = step->only_old, fresh_last = m->since == s->eg->index.epoch, bind_class = step->bind_class;
     size_t n = s->buffered;
     uint32_t *to = s->buffer + n * words;
     const hyp_use *e = *at;
     for (; e < end && USE_KEY(*e) == want; e++) {
         uint32_t row = e->slot >> 1;
-        if (only_old && !is_old(m, e->op, row)) continue;
+        if (only_old && !is_old(m, e->op, row)) {
+            if (!fresh_last) continue;
+            e = end;
+            break;
+        }
         if (!bind_class && s->match[class_reg] != e->home) continue;
         begin_match(to, s->match, most);
         to[other] = e->other;

@@ -110,11 +110,15 @@ static hyp_status apply_matches(runner *r, uint32_t rule, const uint32_t *matche
     if (left == 0) return stop_with(r, HYP_STOP_MATCHES, diag);
     if (count > left) count = left;
     hyp_status status = hyp_apply_batch(&r->applier, rule, matches, count, outcomes, out_done, &first, &said);
-    size_t outcome[HYP_APPLIED_REFUSED + 1] = {0};
-    for (size_t i = 0; i < *out_done; i++) outcome[outcomes[i]]++;
-    r->applications += outcome[HYP_APPLIED_CHANGE];
-    r->applied += outcome[HYP_APPLIED_NOTHING] + outcome[HYP_APPLIED_CHANGE] + outcome[HYP_APPLIED_FORBIDDEN];
-    HYP_TRY(note_refusals(r, outcome[HYP_APPLIED_REFUSED], &first, diag));
+    uint32_t changes = 0, applied = 0, refused = 0; /* not counted by outcome: the next would wait for the last one's sum */
+    for (size_t i = 0; i < *out_done; i++) {
+        changes += outcomes[i] == HYP_APPLIED_CHANGE;
+        applied += outcomes[i] <= HYP_APPLIED_FORBIDDEN;
+        refused += outcomes[i] == HYP_APPLIED_REFUSED;
+    }
+    r->applications += changes;
+    r->applied += applied;
+    HYP_TRY(note_refusals(r, refused, &first, diag));
     if (status == HYP_ERR_LIMIT && r->eg->limit_hit != HYP_STOP_SATURATED) return stop_with(r, r->eg->limit_hit, diag);
     return status == HYP_OK ? HYP_OK : hyp_fail(diag, status, "%s", said.message);
 }
