@@ -188,7 +188,7 @@ static void activate_run(const hyp_block_instr *in, float *y, int64_t n)
     float tail[W];
     store(tail, load_some(y + whole, rest, 0));
     block_instr(in, tail, (const float *const[]){tail, tail, tail}, W);
-    memcpy(y + whole, tail, (size_t)rest * sizeof *y);
+    store_some(y + whole, load(tail), rest);
 }
 
 static bool is_relu(const hyp_block_instr *act) { return act->op == HYP_PLAN__POINTWISE__OP__RELU; }

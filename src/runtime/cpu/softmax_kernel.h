@@ -18,9 +18,8 @@ static void softmax_row(const float *x, float *y, int64_t n)
         store(y + i, e);
         sum += e;
     }
-    if (rest) {
+    if (rest) { /* what is not there is -infinity, and so becomes 0, but where the whole row does not become numbers */
         tail = vexp(tail - top);
-        for (int64_t i = rest; i < W; i++) tail[i] = 0;
         sum += tail;
     }
     vf share = splat(1.0f / lanes_sum(sum)); /* to multiply takes a fraction of the time of a division */

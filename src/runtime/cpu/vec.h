@@ -35,14 +35,55 @@ INLINE vf load(const float *p) { return *(const vf_any *)p; }
 INLINE void store(float *p, vf v) { *(vf_any *)p = v; }
 INLINE vf splat(float x) { return x - (vf){0}; }
 
-/* The first n < W floats at p, the others `rest`. */
+/* mask lanes are 0 or -1, as comparisons give them */
+INLINE vf choose(vi mask, vf yes, vf no) { return (vf)((mask & (vi)yes) | (~mask & (vi)no)); }
+
+/* The first n <= W floats at p, the others `rest`; nothing behind them is read. A call of memcpy, and a vector that is read
+ * from what it wrote, take several times as long. */
 INLINE vf load_some(const float *p, int64_t n, float rest)
 {
+#if HYP_VEC_BYTES == 64
+    return (vf)_mm512_mask_loadu_ps((__m512)splat(rest), (__mmask16)((1u << n) - 1), p);
+#elif HYP_VEC_BYTES == 32
+    static const int32_t masks[2 * W] = {-1, -1, -1, -1, -1, -1, -1, -1};
+    __m256i mask = _mm256_loadu_si256((const __m256i *)(const void *)(masks + W - n));
+    return choose((vi)mask, (vf)_mm256_maskload_ps(p, mask), splat(rest));
+#else
     vf v = splat(rest);
     memcpy(&v, p, (size_t)n * sizeof *p);
     return v;
+#endif
 }
-INLINE void store_some(float *p, vf v, int64_t n) { memcpy(p, &v, (size_t)n * sizeof *p); }
+/* The same to p. By halves: AMD's processors take long for masked stores of 32 bytes. */
+INLINE void store_some(float *p, vf v, int64_t n)
+{
+#if HYP_VEC_BYTES == 64
+    _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
+#elif defined __SSE2__
+    if (n == W) {
+        store(p, v);
+        return;
+    }
+#if HYP_VEC_BYTES == 32
+    __m128 left = _mm256_castps256_ps128((__m256)v);
+    if (n & 4) {
+        _mm_storeu_ps(p, left);
+        left = _mm256_extractf128_ps((__m256)v, 1);
+        p += 4;
+    }
+#else
+    __m128 left = (__m128)v;
+#endif
+    if (n & 2) {
+        _mm_storel_pi((__m64 *)(void *)p, left);
+        left = _mm_movehl_ps(left, left);
+        p += 2;
+    }
+    if (n & 1) _mm_store_ss(p, left);
+#else
+    memcpy(p, &v, (size_t)n * sizeof *p);
+#endif
+}
 
 /* v as it is rounded: what it is computed by and what reads it are not put into one instruction, which would round once. */
 INLINE vf vrounded(vf v)
@@ -59,8 +100,6 @@ INLINE vf vrounded(vf v)
     return v;
 }
 
-/* mask lanes are 0 or -1, as comparisons give them */
-INLINE vf choose(vi mask, vf yes, vf no) { return (vf)((mask & (vi)yes) | (~mask & (vi)no)); }
 /* The larger of two numbers; where one is NaN, either. */
 INLINE vf vlarger(vf a, vf b)
 {
