@@ -128,19 +128,20 @@ static void follow(chooser *c, uint32_t tensor)
 
 /* ---- rooms ----------------------------------------------------------------------------------------------------- */
 
-/* As low as may be beside those that are wanted at the same time, the earlier tensors of the plan. */
-static hyp_status find_room(chooser *c, uint32_t tensor)
+/* As low as may be beside those before it in the list that are wanted at the same time. */
+static hyp_status find_room(chooser *c, const uint32_t *list, size_t index)
 {
+    const uint32_t tensor = list[index];
     size_t bytes, at = 0, end;
     HYP_TRY(hyp_plan_tensor_bytes(c->program, tensor, c->prepared->values, &bytes, c->diag));
-    for (uint32_t t = 0; t < tensor; t++) {
-        size_t size;
-        if (!c->out->room[t] || c->last[t] < c->first[tensor] || c->last[tensor] < c->first[t]) continue;
+    for (size_t i = 0; i < index; i++) {
+        const uint32_t t = list[i];
+        size_t size, begin = c->out->room[t] - 1;
+        if (c->last[t] < c->first[tensor] || c->last[tensor] < c->first[t]) continue;
         HYP_TRY(hyp_plan_tensor_bytes(c->program, t, c->prepared->values, &size, c->diag));
-        size_t begin = c->out->room[t] - 1;
         if (begin + size + ROOM_ALIGN <= at || at + bytes + ROOM_ALIGN <= begin) continue;
         at = (begin + size + 2 * ROOM_ALIGN - 1) / ROOM_ALIGN * ROOM_ALIGN; /* kernels may read behind the last */
-        t = UNKNOWN;                                                         /* from the first one again */
+        i = SIZE_MAX;                                                       /* from the first one again */
     }
     if (!hyp_add_size(at, bytes, &end) || end > SIZE_MAX - 2 * ROOM_ALIGN) return hyp_fail_memory(c->diag, SIZE_MAX);
     c->out->room[tensor] = at + 1;
@@ -150,22 +151,21 @@ static hyp_status find_room(chooser *c, uint32_t tensor)
 
 static hyp_status find_rooms(chooser *c, bool *out_any)
 {
-    const HypPlan__Program *p = c->program;
-    *out_any = false;
-    for (uint32_t t = 0; t < p->n_tensors; t++) {
+    HYP_VEC(uint32_t) list = {0};
+    hyp_status status = HYP_OK;
+    for (uint32_t t = 0; t < c->program->n_tensors && status == HYP_OK; t++) {
         follow(c, t);
         const hyp_cpu_place *place = &c->out->of[t];
         if (!place->apart) continue;
-        *out_any = true;
         if (c->first[t] < c->first[place->in]) c->first[place->in] = c->first[t];
         if (c->last[t] > c->last[place->in]) c->last[place->in] = c->last[t];
+        if (!c->out->room[place->in]) status = hyp_vec_push(&list, c->diag, place->in);
+        c->out->room[place->in] = 1;
     }
-    for (uint32_t t = 0; t < p->n_tensors; t++) {
-        bool holds = false;
-        for (uint32_t x = 0; x < p->n_tensors && !holds; x++) holds = c->out->of[x].apart && c->out->of[x].in == t;
-        if (holds) HYP_TRY(find_room(c, t));
-    }
-    return HYP_OK;
+    *out_any = list.len > 0;
+    for (size_t i = 0; i < list.len && status == HYP_OK; i++) status = find_room(c, list.data, i);
+    hyp_vec_free(&list);
+    return status;
 }
 
 /* ---- all ------------------------------------------------------------------------------------------------------- */
