@@ -177,6 +177,21 @@ static void windows_of_every_kind_equal_reference(void **state)
         }
 }
 
+/* In f32 weights of many channels lie as [C M] then, also where x does not lie as a product wants it. */
+static void few_filters_of_one_element_equal_reference(void **state)
+{
+    (void)state;
+    uint64_t seed = 14;
+    static const window ones[] = {{2, {6, 5}, {1, 1}, {1, 1}, {1, 1}, {0, 0, 0, 0}},
+                                  {2, {6, 5}, {1, 1}, {2, 2}, {1, 1}, {0, 0, 0, 0}},
+                                  {1, {9}, {1}, {1}, {1}, {0, 0}}};
+    for (size_t i = 0; i < 3; i++)
+        for (int t = 0; t < 2; t++)
+            for (int at = NOTHING; at <= (int)ADDED; at++)
+                check_conv(&seed, &(conv_case){floats[t], 2, 128, 12, 1, ones[i], at ? "relu" : "none", at == NOTHING,
+                                               (place)at});
+}
+
 static void groups_and_single_channels_equal_reference(void **state)
 {
     (void)state;
@@ -383,6 +398,29 @@ static void build_clipped(uint64_t *seed, hyp_dtype dtype, bool shared)
     add_conv(seed, dtype, alone, shared ? clipped : PB_NONE, y, 8, 8, 1, 1, "tanh");
 }
 
+/* Between convolutions, where images lie with the channels last: 128 channels to 8 by filters of one element. */
+static void few_filters_are_products_between_convolutions(void **state)
+{
+    (void)state;
+    uint64_t seed = 15;
+    const int64_t shape[] = {2, 8, 5, 6}, wide[] = {2, 128, 5, 6};
+    for (int t = 0; t < 3; t++)
+        for (int sum = 0; sum < 2; sum++) {
+            pb_init(&builder);
+            uint32_t *dims = pb_consts(&builder, 4, shape), x = pb_input(&builder, "x", floats[t], 4, dims);
+            uint32_t y = pb_output(&builder, "y", floats[t], 4, dims);
+            uint32_t first = pb_scratch(&builder, floats[t], 0, 4, pb_consts(&builder, 4, wide));
+            uint32_t second = pb_scratch(&builder, floats[t], 1, 4, dims);
+            uint32_t third = pb_scratch(&builder, floats[t], 2, 4, dims);
+            add_conv(&seed, floats[t], x, PB_NONE, first, 8, 128, 1, 3, "relu");
+            add_conv(&seed, floats[t], first, PB_NONE, second, 128, 8, 1, 1, "tanh");
+            add_conv(&seed, floats[t], first, sum ? second : PB_NONE, third, 128, 8, 1, 1, "relu");
+            add_conv(&seed, floats[t], third, second, y, 8, 8, 1, 3, "none");
+            tolerance want = tolerance_of(floats[t], 10000); /* sums are far from 1 */
+            check_plan(&dev, &builder, (dims_list){{2, 8, 5, 6}}, want);
+        }
+}
+
 static void single_channels_may_clip_what_they_read(void **state)
 {
     (void)state;
@@ -514,11 +552,13 @@ int main(int argc, char **argv)
         cmocka_unit_test(convolution_equals_reference_for_every_type_activation_and_sum),
         cmocka_unit_test(a_sum_may_be_where_the_result_will_be_with_and_without_a_bias),
         cmocka_unit_test(windows_of_every_kind_equal_reference),
+        cmocka_unit_test(few_filters_of_one_element_equal_reference),
         cmocka_unit_test(groups_and_single_channels_equal_reference),
         cmocka_unit_test(integers_are_convolved_exactly),
         cmocka_unit_test(transposed_convolutions_equal_reference),
         cmocka_unit_test(images_that_are_empty_or_all_padding_equal_reference),
         cmocka_unit_test(tensors_between_convolutions_may_lie_in_another_order),
+        cmocka_unit_test(few_filters_are_products_between_convolutions),
         cmocka_unit_test(single_channels_may_clip_what_they_read),
         cmocka_unit_test(windows_may_be_the_rows_of_a_product),
         cmocka_unit_test(pooling_equals_reference_for_every_type_and_window),

@@ -69,9 +69,9 @@ static hyp_status add_plain(hyp_cuda_build *b, const hyp_cuda_conv_step *step)
     p->args.windows.y_last = step->y_last;
     int64_t filter = v->in_channels * v->window.kernel_count;
     bool turned = step->weight_last && hyp_cuda_is_depthwise(v); /* [kernel..., channels] */
-    p->args.filter_step = turned ? 1 : filter;
+    p->args.filter_step = turned || step->weight_kn ? 1 : filter;
     p->args.tap_step = turned ? v->y->dims[1] : step->weight_last ? v->in_channels : 1;
-    p->args.channel_step = step->weight_last ? 1 : v->window.kernel_count;
+    p->args.channel_step = step->weight_kn ? v->y->dims[1] : step->weight_last ? 1 : v->window.kernel_count;
     p->moves = step->added_plus1 && step->added_last != step->y_last;
     if (p->moves) HYP_TRY(add_mover(b, step, p));
     return hyp_cuda_need_kernel(b, p->grid.kernel);
@@ -246,6 +246,7 @@ hyp_status hyp_cuda_add_conv(hyp_cuda_build *b, const HypPlan__Call *k, const hy
     if (step.conv.y->count == 0) return HYP_OK;
     step.x_last = hyp_cuda_lies_last(b, step.x);
     step.weight_last = hyp_cuda_lies_last(b, step.weight);
+    step.weight_kn = step.weight_last && step.conv.group == 1 && hyp_cuda_is_matrix_filter(b->program, step.weight);
     step.computes_weights = !hyp_cuda_is_constant(b, step.weight + 1);
     step.y_last = hyp_cuda_lies_last(b, step.y);
     step.added_last = step.added_plus1 && hyp_cuda_lies_last(b, step.added_plus1 - 1);

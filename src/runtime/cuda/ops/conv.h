@@ -20,6 +20,7 @@ typedef struct hyp_cuda_conv_step {
     hyp_conv conv;                                  /* shapes; the arrays have no data */
     uint32_t x, weight, y, bias_plus1, added_plus1; /* tensors; index + 1, 0 = none */
     bool x_last, weight_last, y_last, added_last;   /* how they lie: with the channels last */
+    bool weight_kn;                                 /* weight_last, and [C M]: of one element */
     bool computes_weights;                          /* a run does so: they are no constants */
     hyp_dtype dtype;
     uint32_t act; /* HYP_PW_RELU ..., CLIP: from 0 to 6, CAST: none */

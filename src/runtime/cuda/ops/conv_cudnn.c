@@ -154,13 +154,30 @@ static hyp_status add_rest(hyp_cuda_build *b, const hyp_cuda_conv_step *step, dn
     return HYP_OK;
 }
 
+/* Weights that lie as [C M], for products, as [M C]. */
+static hyp_status turn_back(hyp_cuda_build *b, const hyp_cuda_conv_step *step, size_t *room, hyp_cuda_dnn_copy *out)
+{
+    int64_t filters = step->conv.w->dims[0], channels = step->conv.w->dims[1];
+    size_t size = hyp_dtype_size(step->dtype);
+    const hyp_cuda_box box = {.rank = 2,
+                              .lanes = 2,
+                              .extent = {channels, filters},
+                              .stride = {[0] = {filters, 1}, [1] = {1, channels}}};
+    *out = (hyp_cuda_dnn_copy){.moves = true, .at = *room};
+    *room += hyp_cuda_round_up((size_t)step->conv.w->count * size, HYP_CUDA_ALIGN);
+    return hyp_cuda_mover_init(b, &box, size, 0, 0, &out->mover);
+}
+
 static hyp_status add(hyp_cuda_build *b, const hyp_cuda_conv_step *step, bool padded, bool last, dnn_conv *p)
 {
     const hyp_conv *v = &step->conv;
     size_t room = 0;
     HYP_TRY(hyp_cuda_dnn_lay_out(b, v->x, step->dtype, step->x_last, last, padded ? &v->window : NULL, false, &room,
                                  &p->in));
-    HYP_TRY(hyp_cuda_dnn_lay_out(b, v->w, step->dtype, step->weight_last, last, NULL, false, &room, &p->filters));
+    if (step->weight_kn)
+        HYP_TRY(turn_back(b, step, &room, &p->filters));
+    else
+        HYP_TRY(hyp_cuda_dnn_lay_out(b, v->w, step->dtype, step->weight_last, last, NULL, false, &room, &p->filters));
     HYP_TRY(add_out(b, step, last, &room, p));
     HYP_TRY(add_rest(b, step, p));
     p->workspace_at = room;

@@ -1,5 +1,6 @@
 /* conv_filters.c - weights of convolutions that lie with the channels last, [M kernel... C], on the device: turned
- * when a plan is loaded. Those of single channels, in groups, are [kernel... M]. */
+ * when a plan is loaded. Those of single channels, in groups, are [kernel... M]; those of one element, in strict f32, may
+ * be [C M]. */
 #include <string.h>
 
 #include "runtime/cuda/session/backend.h"
@@ -74,6 +75,22 @@ static void turn(const uint8_t *from, uint8_t *to, size_t filters, size_t channe
                 memcpy(to, from + ((f * channels + c) * places + p) * size, size);
 }
 
+/* What cuBLASLt takes for rows x channels x filters (H100, 13.1), weights as [M C] and as [C M], us: 729x128x32 9.8 and 4.7,
+ * 729x256x32 10.1 and 6.1, 169x384x64 8.8 and 6.6, 196x1024x256 12.5 and 9.6, 49x2048x512 14.9 and 10.1, 169x256x48 6.1 and
+ * 6.9, 784x512x128 9.4 and 9.9; of few channels 3025x64x16 3.4 and 3.5, 169x64x256 3.5 and 7.0. */
+bool hyp_cuda_is_matrix_filter(const HypPlan__Program *p, uint32_t tensor)
+{
+    const int64_t channels = 128, each = 2; /* at least; for a filter */
+    const HypPlan__Tensor *w = p->tensors[tensor];
+    bool one = w->dtype == HYP_F32 && !hyp_cuda_is_tf32(p) && w->n_dims > 2;
+    for (size_t i = 0; i < w->n_dims && one; i++) {
+        const HypPlan__Dim *d = p->dims[w->dims[i]];
+        one = d->kind == HYP_PLAN__DIM__KIND__CONST && (i < 2 || d->value == 1);
+    }
+    return one && p->dims[w->dims[1]]->value >= channels &&
+           p->dims[w->dims[1]]->value >= each * p->dims[w->dims[0]]->value;
+}
+
 hyp_status hyp_cuda_turn_filters(const hyp_cuda_model *m, uint32_t tensor, void **out, hyp_diag *diag)
 {
     const HypPlan__Program *p = m->plan->program;
@@ -82,8 +99,13 @@ hyp_status hyp_cuda_turn_filters(const hyp_cuda_model *m, uint32_t tensor, void 
     size_t channels = (size_t)p->dims[w->dims[1]]->value, places = w->bytes / size / filters / channels;
     uint8_t *turned = hyp_malloc(w->bytes);
     if (!turned) return hyp_fail_memory(diag, w->bytes);
-    bool single = channels == 1;
-    turn(hyp_plan_weight(m->plan, tensor), turned, single ? 1 : filters, single ? filters : channels, places, size);
+    const uint8_t *bytes = hyp_plan_weight(m->plan, tensor);
+    if (hyp_cuda_is_matrix_filter(p, tensor))
+        turn(bytes, turned, 1, filters, channels, size);
+    else if (channels == 1)
+        turn(bytes, turned, 1, filters, places, size);
+    else
+        turn(bytes, turned, filters, channels, places, size);
     *out = turned;
     return HYP_OK;
 }

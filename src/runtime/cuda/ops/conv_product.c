@@ -171,7 +171,7 @@ static hyp_status add_product(hyp_cuda_build *b, const hyp_cuda_conv_step *step,
     bool layer = is_layer(&v->window);
     hyp_cuda_product product;
     hyp_cuda_product_linear(step->dtype, hyp_cuda_is_tf32(b->program), places / v->batch * images, v->out_channels,
-                            depth, false, &product);
+                            depth, step->weight_kn, &product);
     const hyp_cuda_rest rest = {
         .bias_plus1 = step->bias_plus1, .before_plus1 = step->added_plus1, .act = hyp_plan_op_act((HypPlan__Pointwise__Op)step->act)};
     size_t at = b->prepared->ops.len;

@@ -102,6 +102,8 @@ HYP_NODISCARD hyp_status hyp_cuda_place_own(const HypPlan__Program *program, con
 /* conv_filters.c: decides which weights lie so, before a set of shapes is prepared; and makes the bytes of one that
  * does, the caller's to hyp_free. */
 HYP_NODISCARD hyp_status hyp_cuda_find_filters(hyp_cuda_model *m, hyp_diag *diag);
+/* Whether a weight that lies so is [C M], for products. */
+bool hyp_cuda_is_matrix_filter(const HypPlan__Program *p, uint32_t tensor);
 HYP_NODISCARD hyp_status hyp_cuda_turn_filters(const hyp_cuda_model *m, uint32_t tensor, void **out, hyp_diag *diag);
 
 /* weights.c: m->weights, and the end of it. */
