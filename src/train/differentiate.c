@@ -114,6 +114,13 @@ static const char *node_name(const hyp_graph *g, const hyp_node *n)
     return value ? value : "";
 }
 
+/* What people call it: a custom operator by its own name. */
+static const char *operator_name(const hyp_node *n)
+{
+    const char *name = n->op == HYP_OP_custom ? strrchr(n->attrs[0].sym, ':') : NULL;
+    return name && name[1] ? name + 1 : hyp_op_get(n->op)->name;
+}
+
 /* Fails with a list of the nodes that have no gradient, if there are any. */
 static hyp_status check_gradients(pass *p)
 {
@@ -129,7 +136,7 @@ static hyp_status check_gradients(pass *p)
             missing = is_between(p, n->inputs[k]) && form_of(p, n, k, &form) == MISSING;
         if (missing && count++ < SHOWN)
             hyp_strbuf_printf(&list, "%s\"%s\" (%s)", count > 1 ? ", " : "", node_name(p->g, n),
-                              hyp_op_get(n->op)->name);
+                              operator_name(n));
     }
     hyp_status status = p->b.status;
     if (status == HYP_OK && list.failed) status = hyp_fail_memory(p->b.diag, 0);

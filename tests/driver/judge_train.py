@@ -294,6 +294,21 @@ def check_short_norms(folder):
     assert said.returncode == 0, said.stderr
 
 
+def check_loops(folder):
+    """A loop of which only a run tells the trips has no gradient, and is called what the model calls it."""
+    value = helper.make_tensor_value_info
+    body = helper.make_graph([node("MatMul", "h w", "h2"), node("Identity", "c", "c2")], "body",
+                             [value("i", TensorProto.INT64, []), value("c", TensorProto.BOOL, []), value("h", F, ["n", 4])],
+                             [value("c2", TensorProto.BOOL, []), value("h2", F, ["n", 4])])
+    loop = helper.make_node("Loop", ["trips", "", "x"], ["y"], name="again", body=body)
+    graph = helper.make_graph([loop], "g", [value("x", F, ["n", 4]), value("trips", TensorProto.INT64, [])], [value("y", F, ["n", 4])],
+                              [numpy_helper.from_array(np.eye(4, dtype=np.float32), "w")])
+    model = os.path.join(folder, "loop.onnx")
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
+    done = hyp.tool("hypatiac", model, "-o", os.path.join(folder, "never.bin"), "--train", "mse")
+    assert done.returncode == 3 and '"again" (Loop)' in done.stderr, done.stderr
+
+
 def check_verification(folder):
     """A rule that is wrong in the update alone is found by what a variable becomes."""
     model, rules = os.path.join(folder, "net.onnx"), os.path.join(folder, "wrong.rules")
@@ -332,6 +347,7 @@ def main():
         check_recurrences(folder, "cpu", ["cpu", "reference"])
         check_words(folder)
         check_gates(folder)
+        check_loops(folder)
         check_short_norms(folder)
         check_verification(folder)
         check_same_bytes(folder)
