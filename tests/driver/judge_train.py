@@ -247,11 +247,11 @@ def check_words(folder):
     assert done.returncode == 2 and "is a step of a training" in done.stderr, done.stderr
     done = hyp.tool("hypatia", "inspect", plan)
     assert "variables" in done.stdout and "w0:m" in done.stdout and "--train=cross-entropy" in done.stdout, done.stdout[:2000]
-    pooled = os.path.join(folder, "pooled.onnx")
-    save(pooled, [node("Mul", "x w", "h"), node("LpPool", "h", "y", kernel_shape=[2])], {"x": ["n", 2, 6]}, {"y": ["n", 2, 5]},
-         {"w": np.ones((2, 1), np.float32)})
+    sampled = os.path.join(folder, "sampled.onnx")
+    save(sampled, [node("Mul", "x w", "h"), node("GridSample", "h grid", "y")], {"x": ["n", 2, 6, 6], "grid": ["n", 4, 4, 2]},
+         {"y": ["n", 2, 4, 4]}, {"w": np.ones((2, 1, 1), np.float32)})
     rows = [
-        (3, "lp-pool", [pooled, "--train", "mse"]),
+        (3, "grid-sample", [sampled, "--train", "mse"]),
         (2, "nor is a loss", [model, "--train", "msee"]),
         (2, "no parameter is called like 'v*'", [model, "--train", "mse", "--frozen", "v*"]),
         (2, "there is nothing to train", [model, "--train", "mse", "--frozen", "*"]),
