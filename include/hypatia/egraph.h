@@ -400,7 +400,7 @@ typedef struct hyp_egraph_run_options {
     size_t max_iterations; /* 0 = no limit, here and below */
     size_t max_nodes;      /* e-nodes; never overshot, not by one rule */
     size_t max_bytes;      /* memory of the e-graph, of which some is held back for rebuilding */
-    double max_seconds;
+    double max_seconds;    /* below 0 or NaN: HYP_ERR_INVALID_ARGUMENT */
     size_t max_matches; /* applied matches in this run; one that a condition declined is not counted */
     hyp_scheduler scheduler;
     size_t backoff_match_limit; /* 0 = 1000 */

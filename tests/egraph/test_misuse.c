@@ -1,6 +1,7 @@
 /* Callbacks that do what they may not, calls that come late, and arguments that are none: each is an error that says
  * so, and the e-graph works on. */
 #include "base/diag.h"
+#include "hypatia/egglog.h"
 #include "support.h"
 
 /* ---- callbacks that may only read ----------------------------------------------------------------- */
@@ -459,6 +460,35 @@ static void schedules_say_what_runs_say(void **state)
     }
 }
 
+/* Seconds that are none do not quietly mean "no limit". */
+static void seconds_are_numbers(void **state)
+{
+    (void)state;
+    static const double odd[] = {-1, NAN, -INFINITY};
+    hyp_egraph *eg = new_graph(false, NULL);
+    hyp_ruleset *rules = rules_of(eg, ASSOC_RULES);
+    hyp_class_id root = term(eg, "(+ 1 2)");
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        hyp_egraph_run_report report;
+        hyp_extraction ex;
+        hyp_egglog *db;
+        hyp_schedule schedule = {.kind = HYP_SCHEDULE_RUN, .rules = rules, .times = 1};
+        hyp_egraph_run_options run = {.size = sizeof run, .max_seconds = odd[i]};
+        hyp_extract_options extract = {.size = sizeof extract, .method = HYP_EXTRACT_EXACT, .budget_seconds = odd[i]};
+        hyp_egglog_options egglog = {.size = sizeof egglog, .max_seconds = odd[i]};
+        assert_int_equal(hyp_egraph_run(eg, rules, &run, &report, NULL), HYP_ERR_INVALID_ARGUMENT);
+        hyp_egraph_run_report_dispose(&report);
+        assert_int_equal(hyp_egraph_run_schedule(eg, &schedule, &run, &report, NULL), HYP_ERR_INVALID_ARGUMENT);
+        hyp_egraph_run_report_dispose(&report);
+        assert_int_equal(hyp_egraph_extract_with(eg, &root, 1, &extract, one, NULL, &ex, NULL), HYP_ERR_INVALID_ARGUMENT);
+        assert_null(ex.choice);
+        assert_int_equal(hyp_egglog_create(&egglog, &db, NULL), HYP_ERR_INVALID_ARGUMENT);
+        assert_null(db);
+    }
+    hyp_ruleset_destroy(rules);
+    hyp_egraph_destroy(eg);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -474,6 +504,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(options_have_a_size),
         cmocka_unit_test(schedules_may_not_hold_themselves),
         cmocka_unit_test(schedules_say_what_runs_say),
+        cmocka_unit_test(seconds_are_numbers),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

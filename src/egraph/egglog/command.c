@@ -307,6 +307,8 @@ hyp_status hyp_egglog_create(const hyp_egglog_options *options, hyp_egglog **out
     db->epoch = 1;
     db->options.size = sizeof db->options;
     hyp_status status = hyp_sized_take(&db->options, options, hyp_egglog_options, diag);
+    if (status == HYP_OK && !(db->options.max_seconds >= 0))
+        status = hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%g seconds are no limit; 0 is none", db->options.max_seconds);
     if (status == HYP_OK) status = start(db, diag);
     if (status != HYP_OK) {
         hyp_egglog_destroy(db);

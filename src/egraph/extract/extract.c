@@ -114,6 +114,8 @@ hyp_status hyp_problem_solve(hyp_problem *p, const hyp_extract_options *given, u
     HYP_TRY(hyp_sized_take(&o, given, hyp_extract_options, diag));
     if ((unsigned)o.method > HYP_EXTRACT_EXACT)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%d is no method of extraction", (int)o.method);
+    if (!(o.budget_seconds >= 0))
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%g seconds are no budget", o.budget_seconds);
     HYP_TRY(hyp_problem_link(p, diag));
     if (p->tree_cost) return solve_by_term(p, choice, out, diag);
     bool rewards = false;

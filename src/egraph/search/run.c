@@ -510,6 +510,8 @@ hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rules, const hyp_egraph_r
     if (rules->eg != eg) return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "these rules belong to another e-graph");
     runner r = {.eg = eg, .rules = rules, .report = out_report, .start = seconds()};
     HYP_TRY(hyp_sized_take(&r.options, options, hyp_egraph_run_options, diag));
+    if (!(r.options.max_seconds >= 0))
+        return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%g seconds are no limit; 0 is none", r.options.max_seconds);
     if ((unsigned)r.options.scheduler > HYP_SCHEDULER_CALLBACK)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "%d is no scheduler", (int)r.options.scheduler);
     if (r.options.scheduler == HYP_SCHEDULER_CALLBACK && !r.options.turn)
