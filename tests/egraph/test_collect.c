@@ -184,12 +184,38 @@ static void near_misses_are_told_of_each_part(void **state)
     hyp_egraph_destroy(eg);
 }
 
+/* A let may be another name of a variable, or of another let. */
+static void names_of_names_are_what_they_stand_for(void **state)
+{
+    (void)state;
+    for (int explain = 0; explain < 2; explain++) {
+        hyp_egraph *eg = new_graph(explain, NULL);
+        hyp_ruleset *rules = rules_of(eg, "(rule names (multi (?a = (f ?x)) (?b = (k ?y)))"
+                                          " => (let ?m ?x) (let ?n ?m) (let ?o (g ?n ?b)) (let ?p ?o)"
+                                          " (union ?a (h ?n ?m ?x ?p)) (union ?p ?n))");
+        term(eg, "(f c)");
+        term(eg, "(k d)");
+        assert_int_equal(run_checked(eg, rules, 5), HYP_STOP_SATURATED);
+        assert_true(equal(eg, "(f c)", "(h c c c (g c (k d)))"));
+        assert_true(equal(eg, "c", "(g c (k d))"));
+        if (explain) {
+            hyp_proof proof;
+            must(hyp_egraph_explain(eg, "(f c)", "(h c c c (g c (k d)))", &proof, &diag));
+            must(hyp_proof_check(&proof, "(f c)", "(h c c c (g c (k d)))", &rules, 1, NULL, NULL, &diag));
+            hyp_proof_dispose(&proof);
+        }
+        hyp_ruleset_destroy(rules);
+        hyp_egraph_destroy(eg);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_parts_of_one_key_are_one_match), cmocka_unit_test(parts_that_come_later_are_collected),
         cmocka_unit_test(equal_parts_are_one),                cmocka_unit_test(there_may_be_many_parts),
         cmocka_unit_test(a_key_may_be_computed),              cmocka_unit_test(near_misses_are_told_of_each_part),
+        cmocka_unit_test(names_of_names_are_what_they_stand_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

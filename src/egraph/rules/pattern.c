@@ -270,6 +270,7 @@ static hyp_status read_let(hyp_rule_reader *p, const hyp_sexpr *sx)
     HYP_TRY(read_result(p, sx->items[2], false, &named));
     HYP_TRY(add_variable(p, sx->items[1], &v));
     v->named = named;
+    if (named.kind == HYP_PAT_VAR) v->reg = named.reg; /* another name of what it stands for */
     return HYP_OK;
 }
 
