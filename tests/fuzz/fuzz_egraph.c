@@ -210,8 +210,8 @@ static const char *const rules[] = {
     "(rule two (multi (?a = (f ?x)) (?b = (g ?x ?y))) => (let ?m (h ?x ?y ?y)) (union ?a ?m) (union ?b (fn ?m)))",
     "(rule many (collect (?x) (?y = (g ?w ?x))) => (let ?m (f (l (each ?w)))) (union ?y (g <i> ?m)))",
     "(rule ground (f a) => b) (rule grow (f ?x) => (f (f ?x)))",
-    "(rule names (multi (?a = (f ?x))) => (let ?m ?x) (let ?n ?m) (let ?o (g ?n ?a)) (let ?p (fn ?o)) (union ?a (h ?n ?m ?p))"
-    " (union ?m ?n) :if (not (is ?m ?o ?p)))",
+    "(rule names (multi (?a = (f ?x))) => (let ?m ?x) (let ?n ?m) (let ?o (g ?n ?a)) (union ?a (h ?n ?m (fn ?o))))",
+    "(rule asks (multi (?a = (f ?x))) => (let ?o (fn ?x)) (let ?p (g ?o ?a)) (union ?o ?p) :if (not (is ?x ?o ?p)))",
     "(rule bad (f ?x) => ?y)",
     "(rule bad",
 };
