@@ -50,9 +50,8 @@ static hyp_status check_table(hyp_egraph *eg, hyp_diag *diag)
         if (found != i) return broken(diag, "two e-nodes are congruent", i);
     }
     for (size_t i = 0; i < eg->bucket_count; i++) {
-        uint32_t empty = hyp_bucket_find(&eg->buckets[i], 0);
-        uint32_t count = empty ? (uint32_t)__builtin_ctz(empty) : HYP_BUCKET_ROWS;
-        if (empty && empty >> count != ((1u << (HYP_BUCKET_ROWS - count)) - 1))
+        uint32_t empty = hyp_bucket_find(&eg->buckets[i], 0), count = (uint32_t)__builtin_ctz(empty);
+        if (count > HYP_BUCKET_ROWS || empty >> count != (1u << (HYP_BUCKET_WIDTH - count)) - 1)
             return broken(diag, "a bucket of the hash-cons has a hole", i);
         used += count;
     }

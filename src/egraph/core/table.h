@@ -48,16 +48,16 @@ static inline void hyp_table_prefetch(const hyp_egraph *eg, uint32_t hash)
     __builtin_prefetch(&eg->buckets[hyp_table_home(eg, hash)], 1);
 }
 
-/* The places of a bucket that have this tag, as bits; 0 is the tag of those that are empty, which are the last. */
+/* The places of a bucket that have this tag, as bits; 0 is the tag of those that are empty, which are the last, and has bits
+ * beyond them. */
 static inline uint32_t hyp_bucket_find(const hyp_bucket *b, uint8_t tag)
 {
 #ifdef __SSE2__
     __m128i tags = _mm_load_si128((const __m128i *)b->tag);
-    uint32_t found = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(tags, _mm_set1_epi32((int)(tag * 0x01010101u))));
-    return found & ((1u << HYP_BUCKET_ROWS) - 1);
+    return (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(tags, _mm_set1_epi32((int)(tag * 0x01010101u))));
 #else
     uint32_t found = 0;
-    for (uint32_t i = 0; i < HYP_BUCKET_ROWS; i++) found |= (uint32_t)(b->tag[i] == tag) << i;
+    for (uint32_t i = 0; i < HYP_BUCKET_WIDTH; i++) found |= (uint32_t)(b->tag[i] == tag) << i;
     return found;
 #endif
 }

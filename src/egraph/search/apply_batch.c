@@ -136,12 +136,6 @@ static inline uint32_t probe(const batch *b, const hyp_build *build, size_t i, s
     return hyp_table_probe(b->eg, b->keys->hash[i], build->op, b->keys->kid[i], 2, out_slot);
 }
 
-/* Whether the row of match i is the guess. */
-static inline bool is_guessed(const batch *b, const hyp_build *build, size_t i)
-{
-    return hyp_table_is(b->eg, b->keys->guess[i], build->op, b->keys->kid[i]);
-}
-
 /* Makes the plain e-node of match i that was not met. */
 static inline hyp_status make_row(batch *b, const hyp_build *build, size_t i, uint32_t into, size_t slot, uint32_t *out)
 {
@@ -247,16 +241,19 @@ static hyp_status refuse(batch *b, size_t i, uint32_t action, hyp_status status)
 
 static hyp_status build_level(batch *b, const hyp_build *build)
 {
+    const hyp_egraph *eg = b->eg;
+    const row_keys *keys = b->keys;
+    const uint32_t op = build->op;
     bool plain = build->plain;
     size_t stride = b->rule->right_nodes, end = b->end;
     uint32_t *out = &right_of(b, b->first)[build->pat->index];
     if (plain) ask(b, build);
     for (size_t i = b->first; i < end; i++, out += stride) {
-        if (plain && is_guessed(b, build, i)) { /* many have; those that are out want none, and it does no harm */
-            *out = b->keys->guess[i];
+        if (is_out(b, i)) continue;
+        if (plain && hyp_table_is(eg, keys->guess[i], op, keys->kid[i])) { /* mostly, where little is new */
+            *out = keys->guess[i];
             continue;
         }
-        if (is_out(b, i)) continue;
         hyp_status status = plain ? meet(b, build, i, HYP_NONE, out) : meet_any(b, build, i, HYP_NONE, out);
         if (status != HYP_OK) HYP_TRY(refuse(b, i, build->action, status));
     }
