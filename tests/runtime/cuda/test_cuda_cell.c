@@ -24,6 +24,8 @@ typedef struct net {
     bool in_place;   /* the cell is written over the row that the layer multiplies, and that it reads, too */
     bool behind;     /* the cell's result has the slot of that row, which it does not read */
     bool apart;      /* a step is between the two */
+    bool twice;      /* another step reads what the cell has made, and the last part */
+    bool shifted;    /* and not its own elements of that */
 } net;
 
 /* Part number i of y[1, parts * width] as a tensor. */
@@ -80,6 +82,19 @@ static void add_cell(const net *n, uint32_t y, uint32_t c, uint32_t x, uint32_t 
     pb_result(&builder, s, out_h, n->in_place ? pb_instr(&builder, s, OP(ADD), r, n->parts + 2, 0, 0, HYP_F32) : r);
 }
 
+/* z = h tanh(c') + the last part. */
+static void add_second(const net *n, uint32_t y, uint32_t c, uint32_t h, uint32_t z)
+{
+    const int64_t width = n->shifted ? n->width / 2 : n->width;
+    HypPlan__Pointwise *s = add_step(width);
+    add_operand(s, part_of(y, n->width, n->parts - 1), 1);
+    add_operand(s, n->shifted ? part_of(c, width, 1) : c, 1);
+    add_operand(s, h, 1);
+    uint32_t r = pb_instr(&builder, s, OP(TANH), 1, 0, 0, 0, HYP_F32);
+    r = pb_instr(&builder, s, OP(MUL), r, 2, 0, 0, HYP_F32);
+    pb_result(&builder, s, z, pb_instr(&builder, s, OP(ADD), r, 0, 0, 0, HYP_F32));
+}
+
 /* Two products, the second of a row that a step makes, with the first as its bias, then the cell. */
 static void build(const net *n)
 {
@@ -98,17 +113,25 @@ static void build(const net *n)
     add_layer(n, row, pb_view(&builder, first, 1, flat), n->act, y);
     if (n->apart) add_curve(x, pb_output(&builder, "apart", n->dtype, 2, in), n->k, n->dtype);
     add_cell(n, y, c, row, c_out, h);
+    if (n->twice) {
+        int64_t width = n->shifted ? n->width / 2 : n->width;
+        uint32_t *dims = pb_consts(&builder, 2, (int64_t[]){1, width});
+        add_second(n, y, c_out, h, pb_output(&builder, "z", n->dtype, 2, dims));
+    }
     if (in_slot) add_curve(h, h_out, n->width, n->dtype);
     if (n->read_later) add_curve(y, pb_output(&builder, "gates", n->dtype, 2, gates), rows, n->dtype);
 }
 
+static int generated; /* kernels of the last run that was checked, those of cells included */
+
 /* How many cells a run had, on the emulator and where there is a compiler; -1: that is not known. */
 static int check(const net *n)
 {
-    int (*count)(void) = NULL;
+    int (*count)(void) = NULL, (*all)(void) = NULL;
     const char *compiler = getenv("HYPATIA_NVRTC");
     bool known = emulator_function("emulator_cell_runs", &count) && !(compiler && strcmp(compiler, "none") == 0);
-    int before = known ? count() : 0;
+    known = known && emulator_function("emulator_sized_runs", &all);
+    int before = known ? count() : 0, all_before = known ? all() : 0;
     pair p;
     dims_list dims = {{1, n->k}, {1, n->width}};
     tolerance want = tolerance_of(n->dtype == HYP_F64 ? HYP_F32 : n->dtype, n->k); /* steps compute in f32 */
@@ -117,6 +140,7 @@ static int check(const net *n)
     pair_open(&dev, &builder, &p);
     pair_check_once(&p, dims, want);
     int cells = known ? count() - before : -1;
+    generated = known ? all() - all_before : -1;
     if (n->k <= 64) pair_check(&dev, &p, dims, want);
     pair_close(&p);
     pb_dispose(&builder);
@@ -158,6 +182,20 @@ static void what_others_read_of_the_layer_is_there(void **state)
     is_one_kernel(&(net){.dtype = HYP_BF16, .width = 24, .k = 64, .parts = 4, .read_later = true});
 }
 
+static void a_second_step_may_go_on_with_what_the_first_has_made(void **state)
+{
+    (void)state;
+    static const hyp_dtype types[] = {HYP_F32, HYP_F16, HYP_BF16};
+    for (int i = 0; i < 3; i++) {
+        is_one_kernel(&(net){.dtype = types[i], .width = 40, .k = 64, .parts = 3, .twice = true, .read_later = i == 0});
+        if (generated >= 0) assert_int_equal(generated, 1); /* the other steps have kernels in every binary */
+    }
+    is_one_kernel(&(net){.dtype = HYP_F32, .width = 64, .k = 64, .parts = 2, .twice = true, .behind = true});
+    if (generated >= 0) assert_int_equal(generated, 1);
+    is_one_kernel(&(net){.dtype = HYP_F32, .width = 64, .k = 64, .parts = 2, .twice = true, .shifted = true});
+    if (generated >= 0) assert_int_equal(generated, 2); /* what another thread has made is not there yet */
+}
+
 static void a_row_that_blocks_still_read_is_not_written_over(void **state)
 {
     (void)state;
@@ -180,6 +218,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(cells_are_done_with_their_layers_in_all_types),
         cmocka_unit_test(parts_may_be_few_or_many_and_longer_than_what_fits_at_once),
         cmocka_unit_test(what_others_read_of_the_layer_is_there),
+        cmocka_unit_test(a_second_step_may_go_on_with_what_the_first_has_made),
         cmocka_unit_test(a_row_that_blocks_still_read_is_not_written_over),
         cmocka_unit_test(other_layers_and_steps_are_apart),
     };

@@ -52,9 +52,13 @@ enum { HYP_CUDA_NORM_NONE = 0, HYP_CUDA_NORM_LAYER = 1, HYP_CUDA_NORM_ROOT = 2 }
 /* Pieces that the barriers of a stage take. */
 enum { HYP_CUDA_LAYER_BARRIERS = 1 };
 
-/* A layer of one row, and an elementwise step that reads it by its parts: element i, row i of each. y may be 0. */
-typedef struct hyp_cuda_cell {
+/* A layer of one row, and elementwise steps that read it by its parts: element i, row i of each. y may be 0. */
+enum { HYP_CUDA_CELL_STEPS = 2 /* at most */ };
+typedef struct hyp_cuda_cell_step {
     uint64_t input[HYP_CUDA_PW_INPUTS], output[HYP_CUDA_PW_OUTPUTS];
+} hyp_cuda_cell_step;
+typedef struct hyp_cuda_cell {
+    hyp_cuda_cell_step step[HYP_CUDA_CELL_STEPS];
     hyp_cuda_layer layer;
 } hyp_cuda_cell;
 

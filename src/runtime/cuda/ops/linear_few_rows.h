@@ -34,12 +34,12 @@ hyp_cuda_few_rows_device hyp_cuda_few_rows_device_of(const hyp_cuda_device *d);
 /* The same of layer l of a step. */
 const char *hyp_cuda_few_rows_find(const hyp_cuda_build *b, const HypPlan__Linear *k, size_t l, int norm,
                                    hyp_cuda_few_rows *out);
-/* linear_cell.c: adds layer and step where the next step, which is elementwise, reads this one's single row by its parts, and
- * there is a compiler for the kernel that does both; *out_done says whether. */
+/* linear_cell.c: adds layer and step where the next step, which is elementwise, reads this one's single row by its parts,
+ * and there is a compiler for the kernel that does both, and perhaps the step behind it; *out_done says whether. */
 HYP_NODISCARD hyp_status hyp_cuda_add_cell(hyp_cuda_build *b, const HypPlan__Linear *k, bool *out_done);
 /* Lists its kernel to be compiled with those of other steps, between hyp_cuda_told_begin and _end, where `step` is such a
- * layer. */
-HYP_NODISCARD hyp_status hyp_cuda_want_cell(const hyp_cuda_build *b, uint32_t step, bool *out_wanted);
+ * layer; *out_steps: so many steps behind it the kernel does. */
+HYP_NODISCARD hyp_status hyp_cuda_want_cell(const hyp_cuda_build *b, uint32_t step, uint32_t *out_steps);
 /* Adds the layer, and takes back the normalization before it where it does that itself. */
 HYP_NODISCARD hyp_status hyp_cuda_add_few_rows(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l);
 

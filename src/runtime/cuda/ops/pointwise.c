@@ -291,9 +291,9 @@ hyp_status hyp_cuda_compile_pointwise(hyp_cuda_build *b)
         hyp_cuda_pw_program program;
         finish unused;
         const HypPlan__TunedProduct *tuned;
-        bool cell;
+        uint32_t cell;
         status = hyp_cuda_want_cell(b, (uint32_t)i, &cell);
-        if (cell) i++; /* which has the next step, too */
+        i += cell; /* which are done by the layer's kernel */
         if (cell || status != HYP_OK || s->kernel_case != HYP_PLAN__STEP__KERNEL_POINTWISE) continue;
         hyp_cuda_pw_step_init(&step, b->program, b->values, b->prepared->channels_last, s->pointwise);
         step.gated = hyp_cuda_is_gated(b->session, (uint32_t)i);

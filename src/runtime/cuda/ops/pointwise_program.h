@@ -20,6 +20,7 @@ typedef struct hyp_cuda_pw_before {
     hyp_dtype dtype;
     uint32_t parts, threads;                /* 0 parts: there is none */
     uint8_t part_plus1[HYP_CUDA_PW_INPUTS]; /* which of them an input is; 0 = none */
+    const struct hyp_cuda_pw_program *then; /* the next step, which the kernel does as well; NULL: none */
 } hyp_cuda_pw_before;
 
 /* What to launch; addresses are filled in at every run. */

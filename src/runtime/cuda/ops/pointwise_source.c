@@ -458,33 +458,59 @@ static void put_told(writer *w)
     put_body(w, false);
 }
 
-/* One whose blocks do rows of a layer, after which the first threads do the elements that are made of these. What they read
- * besides is on its way meanwhile. */
-static void put_cell(writer *w)
+static void put_cell_reads(const writer *w, bool parts)
+{
+    const uint8_t *part_plus1 = w->program->before.part_plus1;
+    for (uint32_t i = 0; i < w->inputs; i++) {
+        if (!part_plus1[i] && !parts) put_load(w, i);
+        if (part_plus1[i] && parts)
+            hyp_strbuf_printf(w->out, "    x%u[p][v] = l.sums[%u * l.s.units + threadIdx.x];\n", i, part_plus1[i] - 1u);
+    }
+}
+
+static void put_cell_results(writer *w)
 {
     const hyp_cuda_pointwise *a = &w->program->args;
-    const hyp_cuda_pw_before *before = &w->program->before;
-    hyp_strbuf_printf(w->out,
-                      "{\n    extern __shared__ double shared[];\n    typedef single_row<%d, false> product_of;\n"
-                      "    layer<%d, product_of, %u> l(from.layer, (uint4 *)shared);\n    product_of product;\n"
-                      "    l.begin(product);\n    enum { V = 1, PIECES = 1, p = 0, v = 0 };\n"
-                      "    const bool has_one = threadIdx.x < l.s.units;\n"
-                      "    const int64_t at = l.s.unit + (has_one ? threadIdx.x : 0), i0 = at;\n",
-                      (int)before->dtype, (int)before->dtype, before->parts);
-    for (uint32_t i = 0; i < w->inputs; i++) {
-        hyp_strbuf_printf(w->out, "    %s x%u[PIECES][V];\n", w->type, i);
-        if (!before->part_plus1[i]) put_load(w, i);
-    }
-    hyp_strbuf_puts(w->out, "    reads_are_sent();\n    l.compute(product);\n    __syncthreads();\n    l.keep();\n"
-                            "    __syncthreads();\n    if (!has_one) return;\n");
-    for (uint32_t i = 0; i < w->inputs; i++)
-        if (before->part_plus1[i])
-            hyp_strbuf_printf(w->out, "    x%u[p][v] = l.sums[%u * l.s.units + threadIdx.x];\n", i,
-                              before->part_plus1[i] - 1u);
+    put_cell_reads(w, true);
     for (uint32_t o = 0; o < w->outputs; o++) hyp_strbuf_printf(w->out, "    %s y%u[V];\n", w->type, o);
     put_instructions(w);
     for (uint32_t o = 0; o < w->outputs; o++)
         hyp_strbuf_printf(w->out, "    store_piece<%u>(from.output[%u], at, y%u);\n", a->output[o].dtype, o, o);
+}
+
+static void put_cell_begin(const writer *w, int step)
+{
+    hyp_strbuf_printf(w->out, "    {\n    const hyp_cuda_cell_step &from = cell.step[%d];\n", step);
+    for (uint32_t i = 0; i < w->inputs; i++) hyp_strbuf_printf(w->out, "    %s x%u[PIECES][V];\n", w->type, i);
+    put_cell_reads(w, false);
+}
+
+/* One whose blocks do rows of a layer, after which the first threads do the elements that are made of these. What the first
+ * step reads besides is on its way meanwhile; a further one may read what the same thread has just written. */
+static void put_cell(writer *w)
+{
+    const hyp_cuda_pw_before *before = &w->program->before;
+    hyp_strbuf_printf(w->out,
+                      "{\n    extern __shared__ double shared[];\n    typedef single_row<%d, false> product_of;\n"
+                      "    const hyp_cuda_cell &cell = from;\n"
+                      "    layer<%d, product_of, %u> l(cell.layer, (uint4 *)shared);\n    product_of product;\n"
+                      "    l.begin(product);\n    enum { V = 1, PIECES = 1, p = 0, v = 0 };\n"
+                      "    const bool has_one = threadIdx.x < l.s.units;\n"
+                      "    const int64_t at = l.s.unit + (has_one ? threadIdx.x : 0), i0 = at;\n",
+                      (int)before->dtype, (int)before->dtype, before->parts);
+    put_cell_begin(w, 0);
+    hyp_strbuf_puts(w->out, "    reads_are_sent();\n    l.compute(product);\n    __syncthreads();\n    l.keep();\n"
+                            "    __syncthreads();\n    if (!has_one) return;\n");
+    put_cell_results(w);
+    hyp_strbuf_puts(w->out, "    }\n");
+    if (before->then) {
+        writer then = start(before->then, w->out);
+        then.told = true;
+        then.width = 1;
+        put_cell_begin(&then, 1);
+        put_cell_results(&then);
+        hyp_strbuf_puts(w->out, "    }\n");
+    }
     hyp_strbuf_puts(w->out, "}\n");
 }
 

@@ -96,14 +96,16 @@ static hyp_status entry_of(hyp_cuda_device *d, const hyp_cuda_pw_program *progra
         return hyp_fail_memory(diag, sizeof name);
     }
     *out = find(k, text.data);
-    size_t instructions = k->instructions + program->args.instrs;
+    const hyp_cuda_pw_program *then = program->before.then;
+    uint32_t own = program->args.instrs + (then ? then->args.instrs : 0);
+    size_t instructions = k->instructions + own;
     bool full = k->list.len >= HYP_CUDA_TOLD_MOST || instructions > HYP_CUDA_TOLD_INSTRUCTIONS;
     hyp_status status = HYP_OK;
     if (!*out && full) tell_of_limit(d);
     if (!*out && !full) {
         hyp_cuda_told t = {.text = hyp_malloc(text.len + 1),
                            .name = hyp_malloc(sizeof name),
-                           .instructions = program->args.instrs,
+                           .instructions = own,
                            .wanted = true,
                            .cell = program->before.parts > 0};
         status = t.text && t.name ? hyp_vec_push(&k->list, diag, t) : hyp_fail_memory(diag, text.len + 1);
