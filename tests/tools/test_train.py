@@ -572,7 +572,7 @@ def check_terminal(p):
     told = hyp.read_terminal(main)
     out = process.communicate()[0]
     assert process.returncode == 0 and "\r" not in out and out.count("epoch") == 2, out
-    assert b"\r\033[Khypatia train: step " in told and b" samples/s, 0:00 left" in told, told
+    assert b"\r\033[Khypatia train: step " in told and b" samples/s, " in told and b" left" in told, told
     assert told.endswith(b"\r\033[K"), told
     assert p.train("silent", "--epochs", 1, "--quiet") == ""
 
