@@ -192,17 +192,6 @@ static char *map_aligned(size_t size)
     return p + before;
 }
 
-/* Moves pages into those of a new mapping. NULL, with the mapping gone, where the system does not. */
-static void *move_pages(void *old, size_t size, char *to, char *mapping, size_t mapped)
-{
-    if (mremap(old, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED) {
-        munmap(mapping, mapped);
-        return NULL;
-    }
-    (void)madvise(mapping, mapped, MADV_HUGEPAGE);
-    return mapping;
-}
-
 void *hyp_large_realloc(void *old, size_t old_size, size_t new_size)
 {
     if (new_size < LARGE) return old_size < LARGE ? hyp_realloc(old, new_size) : NULL;
@@ -211,25 +200,16 @@ void *hyp_large_realloc(void *old, size_t old_size, size_t new_size)
     if (old && old_size >= LARGE && have == want) return old;
     char *p = map_aligned(want);
     if (!p || !old) return p;
-    if (old_size >= LARGE) return move_pages(old, have, p, p, want);
-    memcpy(p, old, old_size < new_size ? old_size : new_size);
-    hyp_free(old);
-    return p;
-}
-
-size_t hyp_large_room(size_t size) { return size < LARGE ? size : whole_pages(size); }
-
-void *hyp_large_grow_front(void *old, size_t old_size, size_t new_size)
-{
-    char *p;
-    if (new_size < LARGE)
-        p = hyp_calloc(1, new_size);
-    else
-        p = must_fail() || new_size > SIZE_MAX / 4 ? NULL : map_aligned(new_size);
-    if (!p || !old) return p;
-    if (old_size >= LARGE) return move_pages(old, old_size, p + (new_size - old_size), p, new_size);
-    memcpy(p + (new_size - old_size), old, old_size);
-    hyp_free(old);
+    if (old_size < LARGE) {
+        memcpy(p, old, old_size < new_size ? old_size : new_size);
+        hyp_free(old);
+        return p;
+    }
+    if (mremap(old, have, have, MREMAP_MAYMOVE | MREMAP_FIXED, p) == MAP_FAILED) {
+        munmap(p, want);
+        return NULL;
+    }
+    (void)madvise(p, want, MADV_HUGEPAGE);
     return p;
 }
 

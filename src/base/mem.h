@@ -23,10 +23,6 @@ bool hyp_aligned_is_sourced(const void *p); /* it is of an account's source */
  * first touch costs far less then), and growing moves pages, not bytes. Contents are kept, what is new is not set. An
  * array is made from NULL and 0 and never shrinks; on NULL the old block stands. */
 void *hyp_large_realloc(void *old, size_t old_size, size_t new_size);
-size_t hyp_large_room(size_t size); /* what an array of so many bytes takes: whole pages, if it is large */
-/* Grows an array at its front, from a size that is its room to another: its contents become the end, and zeros stand before
- * them, which nobody had to write. */
-void *hyp_large_grow_front(void *old, size_t old_size, size_t new_size);
 void hyp_large_free(void *p, size_t size); /* the size it has now */
 
 /* What one owner, an engine say, has of this memory (arrays of hyp_large_realloc apart), and may have. A thread names the account that its blocks are
