@@ -200,9 +200,8 @@ double hyp_price_weight(hyp_op op)
 
 double hyp_price_pass(const hyp_price *a, double count, double traffic, double weight)
 {
-    double waiting = hyp_price_away(a, traffic, traffic);
-    return a->device->launch_seconds + waiting +
-           fmax(count * weight / a->device->pointwise_per_second, hyp_price_moving(a, traffic, traffic) - waiting);
+    return a->device->launch_seconds +
+           fmax(count * weight / a->device->pointwise_per_second, hyp_price_moving(a, traffic, traffic));
 }
 
 double hyp_price_work(const hyp_price *a, hyp_op op, hyp_dtype t, double count)
@@ -302,8 +301,15 @@ static double third_size(const hyp_price *a)
     }
 }
 
-/* Of a pool: many are summed, or compared, in registers, where passes do little but move. */
-static double tap_weight(const hyp_price *a) { return a->device->away_count > 0 ? 1.0 / 8 : 1; }
+/* A pool. Taps are summed, or compared, in registers, where passes do little but move, and wait for what is away. */
+static double pool(const hyp_price *a, double taps, double traffic)
+{
+    const hyp_device_profile *d = a->device;
+    const double at_once = 8, waiting = hyp_price_away(a, traffic, traffic);
+    if (d->away_count == 0) return hyp_price_pass(a, taps, traffic, 1);
+    return d->launch_seconds + waiting +
+           fmax(taps / (at_once * d->pointwise_per_second), hyp_price_moving(a, traffic, traffic) - waiting);
+}
 
 /* What moves or computes every element about once. */
 static double one_pass(const hyp_price *a)
@@ -326,7 +332,7 @@ static double one_pass(const hyp_price *a)
         return hyp_price_pass(a, hyp_price_elements(a, q->inputs[0]), in + out, 4);
     case HYP_OP_max_pool_gradient: return hyp_price_pass(a, count, in + out, 4);
     case HYP_OP_max_pool:
-    case HYP_OP_average_pool: return hyp_price_pass(a, count * taps_of(a), in + out, tap_weight(a));
+    case HYP_OP_average_pool: return pool(a, count * taps_of(a), in + out);
     default: break;
     }
     if (hyp_op_get(q->op)->flags & HYP_OPF_COPY) {

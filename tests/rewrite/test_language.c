@@ -790,14 +790,13 @@ static void what_is_away_takes_longer_by_how_much_lies_between(void **state)
     hyp_arena_dispose(&arena);
 }
 
-/* A kernel finds what it touched in the run before as far as it is long, with no step where a cache ends, and arithmetic
- * does not hide that. */
+/* A kernel finds what it touched in the run before as far as it is long, with no step where a cache ends. */
 static void what_a_kernel_goes_over_is_as_far_as_that(void **state)
 {
     (void)state;
     hyp_arena arena = {0};
-    hyp_roofline near = measured_line(&arena, "(away 1e12 0 0 0)"),
-                 line = measured_line(&arena, "(away 1000000 0 0 0) (away 16000000 0 4e-10 0)");
+    hyp_roofline near = measured_line(&arena, "(pointwise-per-second 1e15) (away 1e12 0 0 0)"),
+                 line = measured_line(&arena, "(pointwise-per-second 1e15) (away 1000000 0 0 0) (away 16000000 0 4e-10 0)");
     const int64_t rows[] = {100, 500, 2000, 100000};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) { /* a row of 500 is read and written */
         double bytes = 4000.0 * (double)rows[i], part = fmin(1, fmax(0, log(bytes / 1e6) / log(16)));
