@@ -176,6 +176,7 @@ int main(int argc, char **argv)
            unite(steps, true, true));
     printf("\"list_ms\": %.1f, \"rebuild_ms\": %.1f, \"join_ms\": %.1f, \"towers_ms\": %.1f, ",
            add(steps, true, false, false), add(steps, false, true, false), add(steps, false, true, true), towers(steps));
-    printf("\"show_ms\": %.1f, \"push_ms\": %.1f, \"explain_ms\": %.1f}\n", show(steps), push_and_pop(steps), explain(steps));
+    printf("\"show_ms\": %.1f, \"push_ms\": %.1f, \"explain_ms\": %.1f}\n", show(steps), push_and_pop(steps),
+           explain(steps));
     return 0;
 }

@@ -350,14 +350,17 @@ static void a_class_that_much_uses_is_united_often(void **state)
         must(run(db, "(run 1)"));
         for (int i = 1; i < MANY; i++) {
             int a = backwards ? MANY - i : i - 1, b = backwards ? MANY - i - 1 : i;
-            snprintf(text, sizeof text, "(union (N %d) (N %d)) (run 1) (check (= $hub (N %d)) (seen (P $hub $hub)))", a, b, b);
+            snprintf(text, sizeof text, "(union (N %d) (N %d)) (run 1) (check (= $hub (N %d)) (seen (P $hub $hub)))", a, b,
+                     b);
             must(run(db, text));
             snprintf(text, sizeof text, "(check (= (least $hub) %d))", backwards ? b : 0);
             must(run(db, text));
         }
         said[said_len = 0] = 0;
-        must(run(db, "(print-size N) (print-size A) (print-size P) (print-size least) (print-size pair) (extract (A $hub $hub))"));
-        assert_string_equal(said, backwards ? "90\n1\n1\n1\n7\n(A (N 89) (N 89))\n" : "90\n1\n1\n1\n7\n(A (N 0) (N 0))\n");
+        must(run(db, "(print-size N) (print-size A) (print-size P) (print-size least) (print-size pair)"
+                     "(extract (A $hub $hub))"));
+        assert_string_equal(said, backwards ? "90\n1\n1\n1\n7\n(A (N 89) (N 89))\n"
+                                            : "90\n1\n1\n1\n7\n(A (N 0) (N 0))\n");
         hyp_egglog_destroy(db);
     }
 }

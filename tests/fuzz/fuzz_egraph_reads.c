@@ -100,7 +100,8 @@ static void read_file(const hyp_serialized *file)
         hyp_serialized_node node = hyp_serialized_get(file, i);
         for (size_t j = 0; j < node.child_count; j++) all += node.children[j];
         if (node.op) all += strlen(node.op) + strlen(node.id);
-        const char *name = hyp_serialized_class_name(file, node.eclass), *type = hyp_serialized_class_type(file, node.eclass);
+        const char *name = hyp_serialized_class_name(file, node.eclass);
+        const char *type = hyp_serialized_class_type(file, node.eclass);
         all += (name ? strlen(name) : 0) + (type ? strlen(type) : 0);
     }
     hyp_serialized_class_name(file, (uint32_t)all);

@@ -82,7 +82,7 @@ static bool update_forest(hyp_egraph *eg)
     }
     for (; eg->view.pending_seen < eg->pending.len; eg->view.pending_seen++) {
         uint32_t loser = eg->pending.data[eg->view.pending_seen];
-        if (!hang(eg, loser, eg->parent[loser])) return false; /* under its winner, or after path halving an ancestor of it */
+        if (!hang(eg, loser, eg->parent[loser])) return false; /* its winner, or an ancestor of it */
     }
     return true;
 }

@@ -64,7 +64,7 @@ static int by_place(const void *a, const void *b)
 static hyp_status reach(hyp_el_extractor *e, hyp_diag *diag)
 {
     const hyp_egglog *db = e->db;
-    uint32_t *first = hyp_malloc((db->sorts.len + db->functions.len + 1) * sizeof *first); /* constructors by sort, in lists */
+    uint32_t *first = hyp_malloc((db->sorts.len + db->functions.len + 1) * sizeof *first); /* lists by sort */
     if (!first) return hyp_fail_memory(diag, db->functions.len * sizeof *first);
     uint32_t *next = first + db->sorts.len;
     memset(first, 0xff, db->sorts.len * sizeof *first); /* HYP_EL_NONE */

@@ -173,7 +173,7 @@ static hyp_status sync_index(hyp_egglog *db, hyp_el_table *t, hyp_el_index *x, h
         const uint32_t *r = hyp_el_row(t, row);
         if (r[t->width] == HYP_EL_DEAD) continue;
         uint32_t *head = &x->head[hash_columns(r, x->columns) & (x->head_count - 1)];
-        while (*head != HYP_EL_NONE && *hyp_el_stamp(t, *head) == HYP_EL_DEAD) *head = x->next[*head]; /* what it was before */
+        while (*head != HYP_EL_NONE && *hyp_el_stamp(t, *head) == HYP_EL_DEAD) *head = x->next[*head]; /* its past */
         x->next[row] = *head;
         *head = (uint32_t)row;
     }
