@@ -106,10 +106,10 @@ static void run_part(const run_state *r, int64_t image, int64_t o, int64_t first
                            .step = c->stride[Y],
                            .spread = c->dilation[Y],
                            .height = c->in[Y]};
+    int64_t wanted = (lines - 1) * c->stride[Y] + (c->kernel[Y] - 1) * c->dilation[Y] + 1;
     if (s->in_place) {
         x += o * g.x_line;
     } else {
-        int64_t wanted = (lines - 1) * c->stride[Y] + (c->kernel[Y] - 1) * c->dilation[Y] + 1;
         hyp_cpu_bring_lines(r->run, c, x, o * c->stride[Y] - c->before[Y], wanted, (float *)work);
         x = (const float *)work;
     }
@@ -122,7 +122,19 @@ static void run_part(const run_state *r, int64_t image, int64_t o, int64_t first
         kernels->transpose(added + from * plane + at, to - from, places, plane, made + from, n);
         added = made;
     }
-    kernels->windows(layer, &g, x, added, out, first, end);
+    if (s->together == 1 || hyp_cpu_is_tame(x, wanted * line - (place - c->in_channels)))
+        kernels->windows(layer, &g, x, added, out, first, end);
+    else
+        hyp_cpu_conv_directly(kernels, c,
+                              &(hyp_direct){.x = x,
+                                            .line = line,
+                                            .place = place,
+                                            .lines = lines,
+                                            .from = from,
+                                            .to = to,
+                                            .added = added,
+                                            .y = out,
+                                            .y_place = c->y_last ? c->y_apart : n});
     if (!c->y_last) kernels->transpose(made + from, places, to - from, n, y + from * plane + at, plane);
 }
 

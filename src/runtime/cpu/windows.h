@@ -63,4 +63,18 @@ static inline size_t hyp_cpu_moved_bytes(const hyp_cpu_conv *s)
 void hyp_cpu_bring_lines(const hyp_cpu_run *run, const hyp_cpu_conv *s, const float *x, int64_t line, int64_t count,
                          float *out);
 
+/* Whether x are numbers that may be multiplied by what is no weight of theirs: none, infinite and very large ones may not. */
+bool hyp_cpu_is_tame(const float *x, int64_t count);
+
+/* Lines of results as the sums that define them, for x that is not tame (directly.c). */
+typedef struct hyp_direct {
+    const float *x;          /* where the first window begins, */
+    int64_t line, place;     /* floats from line to line and from place to place of it */
+    int64_t lines, from, to; /* of results, and which channels */
+    const float *added;      /* to the lines, places `channels` apart; may be y; NULL: nothing */
+    float *y;
+    int64_t y_place; /* floats from place to place of y */
+} hyp_direct;
+void hyp_cpu_conv_directly(const hyp_cpu_kernels *kernels, const hyp_cpu_conv *c, const hyp_direct *d);
+
 #endif

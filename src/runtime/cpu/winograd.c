@@ -29,34 +29,21 @@ typedef struct run_state {
     const float *added;
 } run_state;
 
-/* The lines of tiles of one image from `first` on. */
-static void run_part(const run_state *r, int64_t image, int64_t first, char *work)
+/* Those `lines` of results by tiles of x: `count` lines of tiles. */
+static void run_tiles(const run_state *r, int64_t count, int64_t lines, const float *x, const float *added, float *out,
+                      int64_t y_place, char *work)
 {
     const winograd *s = r->s;
     const hyp_cpu_conv *c = &s->c;
     const hyp_cpu_kernels *kernels = r->run->kernels;
-    int64_t count = s->down - first < s->lines ? s->down - first : s->lines, o = first * HYP_TILE, n = c->channels;
-    int64_t left = c->out[Y] - o, lines = left < count * HYP_TILE ? left : count * HYP_TILE;
-    int64_t places = c->out[X], plane = c->out[Y] * places, panel = (int64_t)kernels->panel * kernels->width;
-    float *x = (float *)work, *made = (float *)(work + s->at[0]), *products = (float *)(work + s->at[1]);
-    float *turned = (float *)(work + s->at[2]), *y = (float *)r->run->call.at[c->y] + image * plane * c->y_apart;
-    const float *added = r->added ? r->added + image * plane * n : NULL;
-    hyp_cpu_bring_lines(r->run, c, (const float *)r->run->call.at[c->x] + image * c->in[Y] * c->in[X] * c->x_apart,
-                        o - c->before[Y], count * HYP_TILE + 2, x);
+    float *made = (float *)(work + s->at[0]), *products = (float *)(work + s->at[1]);
+    int64_t places = c->out[X], n = c->channels, panel = (int64_t)kernels->panel * kernels->width;
     hyp_tiles g = {.tiles = s->across, .channels = c->in_channels, .line = c->width * c->in_channels};
     int64_t x_tile = HYP_TILE_PLACES * s->x_room, y_tile = HYP_TILE_PLACES * s->y_room;
     for (int64_t i = 0; i < count; i++) kernels->tiles_in(&g, x + i * HYP_TILE * g.line, made + i * s->across * x_tile);
     for (int64_t i = 0; i < HYP_TILE_PLACES; i++)
         kernels->panels(&s->weights->layers[i], count * s->across, made + i * s->x_room, x_tile, NULL,
                         products + i * s->y_room, y_tile, 0, (n + panel - 1) / panel);
-    int64_t y_place = c->y_last ? c->y_apart : n;
-    float *out = c->y_last ? y + o * places * y_place : turned;
-    if (added && c->added_last) {
-        added += o * places * n;
-    } else if (added) {
-        kernels->transpose(added + o * places, n, lines * places, plane, turned, n);
-        added = turned;
-    }
     g = (hyp_tiles){.tiles = s->across,
                     .channels = n,
                     .line = places * n,
@@ -69,6 +56,42 @@ static void run_part(const run_state *r, int64_t image, int64_t first, char *wor
         kernels->tiles_out(&g, products + i * s->across * y_tile, c->bias, added ? added + first_line * g.line : NULL,
                            out + first_line * g.y_line, &c->act);
     }
+}
+
+/* The lines of tiles of one image from `first` on. */
+static void run_part(const run_state *r, int64_t image, int64_t first, char *work)
+{
+    const winograd *s = r->s;
+    const hyp_cpu_conv *c = &s->c;
+    const hyp_cpu_kernels *kernels = r->run->kernels;
+    int64_t count = s->down - first < s->lines ? s->down - first : s->lines, o = first * HYP_TILE, n = c->channels;
+    int64_t left = c->out[Y] - o, lines = left < count * HYP_TILE ? left : count * HYP_TILE;
+    int64_t places = c->out[X], plane = c->out[Y] * places, line = c->width * c->in_channels;
+    float *x = (float *)work, *turned = (float *)(work + s->at[2]);
+    float *y = (float *)r->run->call.at[c->y] + image * plane * c->y_apart;
+    const float *added = r->added ? r->added + image * plane * n : NULL;
+    hyp_cpu_bring_lines(r->run, c, (const float *)r->run->call.at[c->x] + image * c->in[Y] * c->in[X] * c->x_apart,
+                        o - c->before[Y], count * HYP_TILE + 2, x);
+    int64_t y_place = c->y_last ? c->y_apart : n;
+    float *out = c->y_last ? y + o * places * y_place : turned;
+    if (added && c->added_last) {
+        added += o * places * n;
+    } else if (added) {
+        kernels->transpose(added + o * places, n, lines * places, plane, turned, n);
+        added = turned;
+    }
+    if (hyp_cpu_is_tame(x, (lines + 2) * line))
+        run_tiles(r, count, lines, x, added, out, y_place, work);
+    else
+        hyp_cpu_conv_directly(kernels, c,
+                              &(hyp_direct){.x = x,
+                                            .line = line,
+                                            .place = c->in_channels,
+                                            .lines = lines,
+                                            .to = n,
+                                            .added = added,
+                                            .y = out,
+                                            .y_place = y_place});
     if (!c->y_last) kernels->transpose(turned, lines * places, n, n, y + o * places, plane);
 }
 

@@ -86,17 +86,17 @@ static void build_suppression(hyp_dtype dtype, const boxes *s)
 static void boxes_that_do_not_overlap_equal_reference(void **state)
 {
     (void)state;
-    static const boxes cases[] = {{1, 1, 7, 7, 7, 0.5f, 0, false},
-                                  {2, 3, 40, 5, 40, 0.3f, 0.004f, true},
-                                  {1, 2, 1300, 1300, 2600, 0.1f, -10, false},
-                                  {1, 500, 9, 3, 1500, 0.2f, 0.001f, false},
-                                  {1, 2, 600, 100, 200, 0, -10, true},
-                                  {2, 2, 20, 20, 80, -1, -10, false},
-                                  {1, 1, 5, 0, 5, 0.5f, 0, false},
-                                  {1, 2, 0, 3, 4, 0.5f, 0, false},
-                                  {2, 0, 5, 3, 4, 0.5f, 0, false},
-                                  {1, 1, 5, -3, 5, 0.5f, 0, false},
-                                  {1, 2, 9, 4, 8, 0.5f, 0.05f, false},
+    static const boxes cases[] = {{1, 1, 7, 7, 7, 0.5f, 0, false, 0},
+                                  {2, 3, 40, 5, 40, 0.3f, 0.004f, true, 0},
+                                  {1, 2, 1300, 1300, 2600, 0.1f, -10, false, 0},
+                                  {1, 500, 9, 3, 1500, 0.2f, 0.001f, false, 0},
+                                  {1, 2, 600, 100, 200, 0, -10, true, 0},
+                                  {2, 2, 20, 20, 80, -1, -10, false, 0},
+                                  {1, 1, 5, 0, 5, 0.5f, 0, false, 0},
+                                  {1, 2, 0, 3, 4, 0.5f, 0, false, 0},
+                                  {2, 0, 5, 3, 4, 0.5f, 0, false, 0},
+                                  {1, 1, 5, -3, 5, 0.5f, 0, false, 0},
+                                  {1, 2, 9, 4, 8, 0.5f, 0.05f, false, 0},
                                   {2, 2, 30, 30, 120, 0.3f, -10, false, 3},
                                   {1, 2, 30, 30, 60, 0.3f, 0.001f, true, 3},
                                   {1, 1, 600, 600, 600, 1, -10, false, 2},
@@ -267,7 +267,7 @@ static void check_fails(size_t count, const char *number)
 static void what_is_out_of_range_is_an_error(void **state)
 {
     (void)state;
-    static const boxes many = {1, 2, 6, 6, 3, 1, -10, false}, in_one = {1, 1, 9, 9, 2, 1, -10, false};
+    static const boxes many = {1, 2, 6, 6, 3, 1, -10, false, 0}, in_one = {1, 1, 9, 9, 2, 1, -10, false, 0};
     static const int64_t images[] = {1, 0, 2, 0};
     int64_t places[24] = {0};
     build_suppression(HYP_F32, &many);
