@@ -20,11 +20,11 @@ bool hyp_cpu_is_tame(const float *x, int64_t count)
 /* The sum for channel o whose window begins at x. */
 static float sum_window(const hyp_cpu_conv *c, const float *x, int64_t line, int64_t place, int64_t o)
 {
-    int64_t taps = c->kernel[HYP_Y] * c->kernel[HYP_X];
+    int64_t along = c->kernel[HYP_X], taps = c->kernel[HYP_Y] * along;
     const float *w = c->w + o * c->in_channels * taps;
     float sum = 0;
     for (int64_t t = 0; t < taps; t++) {
-        const float *at = x + t / c->kernel[HYP_X] * c->dilation[HYP_Y] * line + t % c->kernel[HYP_X] * c->dilation[HYP_X] * place;
+        const float *at = x + t / along * c->dilation[HYP_Y] * line + t % along * c->dilation[HYP_X] * place;
         for (int64_t i = 0; i < c->in_channels; i++) sum += at[i] * w[i * taps + t];
     }
     return sum;
