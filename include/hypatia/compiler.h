@@ -160,7 +160,9 @@ typedef struct hyp_compile_options {
     bool no_builtin_rules;             /* the caller's own alone */
     const char *const *disabled_rules; /* names; one that no rule has is an error */
     size_t disabled_rule_count;
-    const char *const *only_rules; /* names: no other rule is applied; count 0 = all */
+    /* Names: no other rule is applied, and what they make is kept where the model as it came is predicted to be faster, too;
+     * count 0 = all. */
+    const char *const *only_rules;
     size_t only_rule_count;
     bool allow_approximate;
     bool no_rewrite;                  /* lower the model as it was imported */

@@ -460,7 +460,8 @@ static hyp_status keep_what_came(hyp_rw_job *j, const origin *from, hyp_graph *o
         report->nodes_after = from->normal_nodes;
         HYP_TRY(replace(j, from->normal, out));
     }
-    if (!j->options->price || from->price.no_plan) return HYP_OK;
+    bool named = j->options->only_count > 0; /* what such rules make is wanted, as by calibrations */
+    if (!j->options->price || from->price.no_plan || named) return HYP_OK;
     if (hyp_rewrite_rank(&from->price) >= hyp_rewrite_rank(&j->price) * (1 - TELLS)) return HYP_OK;
     j->price = from->price;
     report->nodes_after = report->nodes_before;
