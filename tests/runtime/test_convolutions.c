@@ -80,6 +80,14 @@ static void add_one(const one *k, uint32_t x, uint32_t added, uint32_t y)
     if (!k->transpose && strcmp(k->act, "leaky-relu") == 0) pb_call_float(&b, call, 0.3);
 }
 
+/* Some convolutions, without what libraries may do to a NaN behind one. */
+static void make_wild(one *k, int round)
+{
+    if (round % 5 != 0 || k->around) return;
+    k->wild = 1 + (int)rng_below(&r, 4);
+    k->act = "none";
+}
+
 /* A convolution that keeps the channels and sizes. */
 static void add_around(const one *k, int64_t channels, uint32_t x, uint32_t y)
 {
@@ -124,8 +132,8 @@ static void check(const one *k)
         add_one(k, x, added, y);
     }
     float *data = random_floats((size_t)x_count, 1), *more = random_floats((size_t)y_count, 1), *out[2];
-    static const float strange[] = {NAN, INFINITY, -INFINITY, 3e37f, -1e38f};
-    for (int i = 0; i < k->wild; i++) data[rng_below(&r, (uint64_t)x_count)] = strange[rng_below(&r, 5)];
+    static const float strange[] = {NAN, INFINITY, -INFINITY, 3e37f};
+    for (int i = 0; i < k->wild; i++) data[rng_below(&r, (uint64_t)x_count)] = strange[rng_below(&r, 4)];
     const hyp_tensor in[] = {tensor_of("x", HYP_F32, data, rank, x_dims), tensor_of("z", HYP_F32, more, rank, y_dims)};
     for (int d = 0; d < 2; d++) {
         out[d] = calloc((size_t)y_count, sizeof *out[d]);
@@ -224,7 +232,7 @@ static void convolutions_of_neighbours_agree(void **state)
             k.size[i] = 18 + (int64_t)rng_below(&r, 8);
         }
         for (int64_t wanted = rng_below(&r, 4) ? 8 : 1; result_size(&k, last) % wanted != 0;) k.size[last]++;
-        if (round % 5 == 0 && !k.around) k.wild = 1 + (int)rng_below(&r, 4);
+        make_wild(&k, round);
         check(&k);
     }
 }
@@ -277,7 +285,7 @@ static void convolutions_by_tiles_agree(void **state)
             k.before[i] = (int64_t)rng_below(&r, 6);
             k.after[i] = (int64_t)rng_below(&r, 6);
         }
-        if (round % 5 == 0 && !k.around) k.wild = 1 + (int)rng_below(&r, 4);
+        make_wild(&k, round);
         check(&k);
     }
 }
