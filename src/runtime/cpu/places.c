@@ -6,7 +6,8 @@
 #include "runtime/core/laid_box.h"
 #include "runtime/cpu/cpu.h"
 
-enum { ROOM_ALIGN = 64, UNKNOWN = UINT32_MAX };
+enum { ROOM_ALIGN = 64 };
+static const uint32_t UNKNOWN = UINT32_MAX;
 
 typedef struct chooser {
     const hyp_cpu_session *session;
