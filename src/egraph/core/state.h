@@ -314,8 +314,8 @@ HYP_NODISCARD hyp_status hyp_eg_reserve_rows(hyp_egraph *eg, size_t count, hyp_d
 /* Whether so many buckets are enough for rows that live, stale slots among those that are used. */
 static inline bool hyp_slots_do(size_t live, size_t used, size_t buckets)
 {
-    size_t tenth = buckets * HYP_BUCKET_ROWS;
-    return live * 10 < tenth * 7 && used * 10 < tenth * 9;
+    size_t slots = buckets * HYP_BUCKET_ROWS;
+    return live * 10 < slots * 7 && used * 10 < slots * 9;
 }
 /* Whether there is room already, as there mostly is. */
 static inline bool hyp_eg_has_room(const hyp_egraph *eg, size_t count)

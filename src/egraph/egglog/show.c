@@ -151,11 +151,15 @@ static hyp_status print_sizes(hyp_el_reader *r, const hyp_sexpr *form)
     return flush(r, form, &sb);
 }
 
-static hyp_status want_all(hyp_el_extractor *e, const hyp_el_function *f, hyp_diag *diag)
+/* What the first `most` rows are made of. */
+static hyp_status want_rows(hyp_el_extractor *e, const hyp_el_function *f, int64_t most, hyp_diag *diag)
 {
-    for (size_t row = 0; row < f->table.count; row++)
-        for (uint32_t c = 0; c <= f->arity && *hyp_el_stamp(&f->table, row) != HYP_EL_DEAD; c++)
+    for (size_t row = 0; row < f->table.count && most > 0; row++) {
+        if (*hyp_el_stamp(&f->table, row) == HYP_EL_DEAD) continue;
+        for (uint32_t c = 0; c <= f->arity; c++)
             HYP_TRY(hyp_el_extractor_want(e, f->sorts[c], hyp_el_row(&f->table, row)[c], diag));
+        most--;
+    }
     return hyp_el_extractor_solve(e, diag);
 }
 
@@ -165,7 +169,7 @@ static hyp_status print_rows(hyp_el_reader *r, const hyp_sexpr *form, uint32_t f
     hyp_el_extractor e;
     hyp_strbuf sb = {0};
     hyp_status status = hyp_el_extractor_begin(&e, r->db, r->diag);
-    if (status == HYP_OK) status = want_all(&e, f, r->diag);
+    if (status == HYP_OK) status = want_rows(&e, f, most, r->diag);
     hyp_strbuf_puts(&sb, "(\n");
     for (size_t row = 0; row < f->table.count && most > 0 && status == HYP_OK; row++) {
         if (*hyp_el_stamp(&f->table, row) == HYP_EL_DEAD) continue;

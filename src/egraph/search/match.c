@@ -18,10 +18,17 @@ static hyp_status flush(hyp_search *s)
     return count ? s->emit(s->user, s->buffer, count, s->diag) : HYP_OK;
 }
 
+/* The match under way in the next place, of which the last step of a plan then writes what is its own. It is not
+ * written before and copied: a word that is copied with its neighbours as soon as it is written makes the processor wait. */
+static inline void begin_match(uint32_t *to, const uint32_t *match, uint32_t words)
+{
+    for (uint32_t w = 0; w < words; w += HYP_MATCH_COPY) memcpy(to + w, match + w, HYP_MATCH_COPY * sizeof *to);
+}
+
 static inline hyp_status emit(hyp_search *s)
 {
-    uint32_t words = hyp_match_words(s->rule), *to = s->buffer + s->buffered * words;
-    for (uint32_t w = 0; w < words; w += HYP_MATCH_COPY) memcpy(to + w, s->match + w, HYP_MATCH_COPY * sizeof *to);
+    uint32_t words = hyp_match_words(s->rule);
+    begin_match(s->buffer + s->buffered * words, s->match, words);
     return ++s->buffered == HYP_MATCH_BATCH ? flush(s) : HYP_OK;
 }
 
@@ -170,11 +177,15 @@ static inline bool is_old(const run *m, uint32_t op, uint32_t row)
 #define MEMBER_KEY(e) ((e).op & ~HYP_INDEX_FRESH)
 #define USE_KEY(e) ((uint64_t)((e).op & ~HYP_INDEX_FRESH) << 1 | ((e).slot & 1)) /* arity <= 2 */
 
-/* A match like the one under way in the next place, where the last step of a plan writes what is its own. It is not
- * written before and copied: a word that is copied with its neighbours as soon as it is written makes the processor wait. */
-static inline void begin_match(uint32_t *to, const uint32_t *match, uint32_t words)
+/* The match at *to, one of *n in the buffer before it, is whole. */
+static inline hyp_status end_match(hyp_search *s, uint32_t words, size_t *n, uint32_t **to)
 {
-    for (uint32_t w = 0; w < words; w += HYP_MATCH_COPY) memcpy(to + w, match + w, HYP_MATCH_COPY * sizeof *to);
+    *to += words;
+    if (++*n < HYP_MATCH_BATCH) return HYP_OK;
+    s->buffered = *n;
+    *n = 0;
+    *to = s->buffer;
+    return flush(s);
 }
 
 /* The members of a class that the last step takes, when no copy is stale. Gives where they end. Inlined for matches of at
@@ -199,12 +210,7 @@ static inline hyp_status take_members(run *m, const hyp_step *step, uint32_t mos
         to[kid0] = e->kid[0];
         to[kid1] = e->kid[1];
         to[row_at] = e->row;
-        to += words;
-        if (++n < HYP_MATCH_BATCH) continue;
-        s->buffered = n;
-        HYP_TRY(flush(s));
-        n = 0;
-        to = s->buffer;
+        HYP_TRY(end_match(s, words, &n, &to));
     }
     s->buffered = n;
     *at = e;
@@ -243,12 +249,7 @@ static inline hyp_status take_uses(run *m, const hyp_step *step, uint32_t most, 
         to[other] = e->other;
         to[class_reg] = e->home;
         to[row_at] = row;
-        to += words;
-        if (++n < HYP_MATCH_BATCH) continue;
-        s->buffered = n;
-        HYP_TRY(flush(s));
-        n = 0;
-        to = s->buffer;
+        HYP_TRY(end_match(s, words, &n, &to));
     }
     s->buffered = n;
     *at = e;
