@@ -140,7 +140,8 @@ static size_t batch_bytes(const dataset *d, int64_t rows, size_t *out_row)
 static size_t count_threads(size_t bytes)
 {
     cpu_set_t allowed;
-    size_t most = bytes / WORTH, cores = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? (size_t)CPU_COUNT(&allowed) : 1;
+    bool known = sched_getaffinity(0, sizeof allowed, &allowed) == 0;
+    size_t most = bytes / WORTH, cores = known ? (size_t)CPU_COUNT(&allowed) : 1;
     if (most > cores / 4) most = cores / 4; /* runs, other ranks and other programs want some, too */
     if (most > MOST_THREADS) most = MOST_THREADS;
     return most ? most : 1;

@@ -351,7 +351,8 @@ static int open_all(trainer *t, const train_request *o)
     if (code == CLI_OK) code = check_inputs(t);
     if (code == CLI_OK) code = make_outputs(t);
     if (code == CLI_OK)
-        code = feed_open(&t->feed, t->session.engine, &t->data, t->session.inputs, t->session.input_count, t->share, t->tool);
+        code = feed_open(&t->feed, t->session.engine, &t->data, t->session.inputs, t->session.input_count, t->share,
+                         t->tool);
     if (code == CLI_OK) code = train_report_open(&t->report, o, t->state.step ? t->state.step : -1, t->tool);
     return code;
 }

@@ -288,9 +288,10 @@ static void move_function(noise *n, hyp_op op, const hyp_eval_tensor *x, hyp_eva
     }
 }
 
-/* The gradient of a norm is a difference of terms as large as g times the scale over the deviation. Of rows of one or two elements
- * hardly anything is left of them, and that however what is read moves. */
-static void move_by_terms(noise *n, const hyp_node *node, const hyp_eval_tensor *const *in, hyp_eval_tensor *out, double step)
+/* The gradient of a norm is a difference of terms as large as g times the scale over the deviation. Of rows of one or two
+ * elements hardly anything is left of them, and that however what is read moves. */
+static void move_by_terms(noise *n, const hyp_node *node, const hyp_eval_tensor *const *in, hyp_eval_tensor *out,
+                          double step)
 {
     const size_t length = (size_t)sum_length(node, in);
     const bool centred = node->attrs[2].i != 0, by_x = strcmp(node->attrs[3].sym, "x") == 0;

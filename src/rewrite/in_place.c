@@ -1,5 +1,6 @@
 /* Splits and slices that cost nothing because attention, a concat or a transposition reads what they cut out where it lies,
- * past views and transpositions, and those that cost copies because what they cut out is an output of the graph; and transpositions of matrices that are weights of layers, which read these in either order. */
+ * past views and transpositions, and those that cost copies because what they cut out is an output of the graph; and
+ * transpositions of matrices that are weights of layers, which read these in either order. */
 #include "rewrite/internal.h"
 
 /* More views and transpositions in a row than these are none that lead to heads. */

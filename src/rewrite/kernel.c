@@ -104,7 +104,8 @@ static hyp_status group_seconds(const hyp_graph *g, const hyp_node *const *nodes
 /* An elementwise operator of one tensor and itself moves that once, which counts where a profile tells what moving takes. */
 static bool reads_twice(const hyp_node *n, const hyp_device_profile *profile)
 {
-    return profile->away_count > 0 && (hyp_op_get(n->op)->flags & HYP_OPF_ELEMENTWISE) && n->input_count == 2 && n->inputs[0] == n->inputs[1];
+    return profile->away_count > 0 && (hyp_op_get(n->op)->flags & HYP_OPF_ELEMENTWISE) && n->input_count == 2 &&
+           n->inputs[0] == n->inputs[1];
 }
 
 hyp_status hyp_roofline_kernel(const hyp_graph *graph, const hyp_node *const *nodes, size_t count,

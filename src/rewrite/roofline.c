@@ -328,7 +328,8 @@ static double one_pass(const hyp_price *a)
     case HYP_OP_reduce_mean: return hyp_price_pass(a, hyp_price_elements(a, q->inputs[0]), in + out, 1);
     case HYP_OP_batch_norm_stats: return hyp_price_pass(a, hyp_price_elements(a, q->inputs[0]), in + out, 3);
     case HYP_OP_batch_norm_gradient:
-        if (q->input_joined && q->input_joined[1]) in += hyp_price_bytes(a, q->inputs[1]); /* it is written for these sums alone */
+        if (q->input_joined && q->input_joined[1]) /* it is written for these sums alone */
+            in += hyp_price_bytes(a, q->inputs[1]);
         return hyp_price_pass(a, hyp_price_elements(a, q->inputs[0]), in + out, 4);
     case HYP_OP_max_pool_gradient: return hyp_price_pass(a, count, in + out, 4);
     case HYP_OP_max_pool:

@@ -237,7 +237,8 @@ hyp_value_id hyp_head_from_first_axis(hyp_scope *s, const hyp_value_id *args)
         const hyp_attr size = hyp_attr_of_dims(&t.dims[a], 1), shape = hyp_attr_of_dims(one.dims, (uint32_t)one.rank);
         hyp_dim along[HYP_MAX_RANK] = {1, 1, 1, 1, 1, 1, 1, 1};
         along[a] = t.dims[a];
-        hyp_value_id v = hyp_build_node(b, HYP_OP_range, &size, hyp_build_scalar(b, t.dtype, 0), hyp_build_scalar(b, t.dtype, 1));
+        hyp_value_id first = hyp_build_scalar(b, t.dtype, 0), step = hyp_build_scalar(b, t.dtype, 1);
+        hyp_value_id v = hyp_build_node(b, HYP_OP_range, &size, first, step);
         parts[a] = hyp_build_node(b, HYP_OP_expand, &shape, hyp_build_reshape(b, v, t.rank, along));
     }
     parts[batch] = args[0];

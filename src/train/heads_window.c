@@ -200,7 +200,8 @@ static hyp_value_id window_counts(hyp_scope *s, const window *w, const hyp_dim *
     return convolve(s, hyp_build_full(b, &ones, 1), taps, &s->node.attrs[1], &within, &s->node.attrs[3], 1);
 }
 
-/* Adds v, which is of the shape of the result, to all places of each window, with `divides` divided by how many of them counted. */
+/* Adds v, which is of the shape of the result, to all places of each window, with `divides` divided by how many of them
+ * counted. */
 static hyp_value_id windows_back(hyp_scope *s, hyp_value_id v, bool divides)
 {
     hyp_builder *b = s->b;

@@ -5,6 +5,9 @@
 
 #include "train/step.h"
 
+/* As of hyp_optimizer_kind, from sgd on. */
+static const char *const names[] = {"sgd", "adam", "adamw", NULL};
+
 /* ---- options ---------------------------------------------------------------------------------------- */
 
 static hyp_status fail_number(hyp_diag *diag, const char *what, double found, const char *wanted)
@@ -30,7 +33,7 @@ static hyp_status check_numbers(const hyp_train_options *o, hyp_optimizer_kind k
         return fail_number(diag, "the scale of the loss", o->loss_scale, "a number above 0, or 0 for none,");
     if (!sgd && kind != HYP_OPTIMIZER_NONE && (o->momentum != 0 || o->nesterov))
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "momentum is for the optimizer sgd, not for %s",
-                        kind == HYP_OPTIMIZER_ADAM ? "adam" : "adamw");
+                        names[kind - HYP_OPTIMIZER_SGD]);
     if (o->nesterov && o->momentum == 0)
         return hyp_fail(diag, HYP_ERR_INVALID_ARGUMENT, "Nesterov's momentum wants a momentum above 0");
     return HYP_OK;
@@ -38,7 +41,6 @@ static hyp_status check_numbers(const hyp_train_options *o, hyp_optimizer_kind k
 
 hyp_status hyp_optimizer_find(const hyp_train_options *o, hyp_optimizer_kind *out, hyp_diag *diag)
 {
-    static const char *const names[] = {"sgd", "adam", "adamw", NULL};
     const char *name = o->optimizer ? o->optimizer : "adamw";
     *out = HYP_OPTIMIZER_NONE;
     for (int i = 0; names[i] && !o->gradients; i++)

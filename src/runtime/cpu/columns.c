@@ -311,8 +311,7 @@ hyp_status hyp_cpu_prepare_columns(hyp_cpu_model *model, uint32_t step, const in
     if (!s) return hyp_fail_memory(diag, sizeof *s);
     *s = (columns){.x = c.x, .y = c.y, .bias = c.bias_plus1 - 1, .x_last = c.x_last, .y_last = c.y_last};
     bool can = fill(s, &c.conv, transpose) && choose_tile(s);
-    int64_t apart = hyp_cpu_apart(op, c.y);
-    s->y_apart = apart ? apart : s->channels;
+    s->y_apart = hyp_cpu_place_step(op, c.y, s->channels);
     hyp_status status = can ? make(model, step, s, c.w, &op->work_bytes, diag) : HYP_OK;
     return hyp_cpu_finish_op(op, status, can, run_columns, columns_destroy, s);
 }

@@ -9,7 +9,9 @@
 
 #include <pthread.h>
 
+#include "runtime/core/box_walk.h"
 #include "runtime/core/host_memory.h"
+#include "runtime/core/laid_box.h"
 #include "runtime/core/shared_block.h"
 #include "runtime/core/thread_pool.h"
 #include "runtime/cpu/places.h"
@@ -97,6 +99,15 @@ static inline int64_t hyp_cpu_apart(const hyp_cpu_op *op, uint32_t tensor)
 {
     return op->places ? op->places->of[tensor].apart : 0;
 }
+/* The same of one of so many channels, which they are where it is dense. */
+static inline int64_t hyp_cpu_place_step(const hyp_cpu_op *op, uint32_t tensor, int64_t channels)
+{
+    int64_t apart = hyp_cpu_apart(op, tensor);
+    return apart ? apart : channels;
+}
+/* places.c. Has a lane of a walk, whose box is that of `laid`, go through a tensor as it lies there: number `of` of `laid`. */
+void hyp_cpu_walk_tensor(const hyp_cpu_op *op, const HypPlan__Program *p, const int64_t *values, uint32_t tensor,
+                         const hyp_laid_box *laid, size_t of, hyp_walk *walk, size_t lane);
 
 typedef struct hyp_cpu_session {
     hyp_cpu_model *model;

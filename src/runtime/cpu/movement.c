@@ -433,12 +433,7 @@ static bool walk_as_laid(const HypPlan__Program *p, const hyp_cpu_op *op, const 
     if (hyp_plan_is_window(p->tensors[step->x])) laid.offsets[HYP_LAID_X] -= (int64_t)p->tensors[step->x]->first;
     *walk = (hyp_walk){.rank = laid.rank, .lanes = 2};
     memcpy(walk->extents, laid.extents, sizeof laid.extents);
-    for (size_t lane = 0; lane < 2; lane++) {
-        int64_t apart = hyp_cpu_apart(op, tensors[lane]), channels = apart ? values[p->tensors[tensors[lane]]->dims[1]] : 1;
-        for (size_t i = 0; i < laid.rank; i++)
-            walk->strides[lane][i] = hyp_cpu_spread(laid.strides[lane][i], channels, apart);
-        walk->offset[lane] = hyp_cpu_spread(laid.offsets[lane], channels, apart);
-    }
+    for (size_t lane = 0; lane < 2; lane++) hyp_cpu_walk_tensor(op, p, values, tensors[lane], &laid, lane, walk, lane);
     return true;
 }
 

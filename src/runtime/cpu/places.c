@@ -185,6 +185,15 @@ static hyp_status choose(chooser *c, bool *out_any)
     return find_rooms(c, out_any);
 }
 
+void hyp_cpu_walk_tensor(const hyp_cpu_op *op, const HypPlan__Program *p, const int64_t *values, uint32_t tensor,
+                         const hyp_laid_box *laid, size_t of, hyp_walk *walk, size_t lane)
+{
+    int64_t apart = hyp_cpu_apart(op, tensor), channels = apart ? values[p->tensors[tensor]->dims[1]] : 1;
+    for (size_t a = 0; a < laid->rank; a++)
+        walk->strides[lane][a] = hyp_cpu_spread(laid->strides[of][a], channels, apart);
+    walk->offset[lane] = hyp_cpu_spread(laid->offsets[of], channels, apart);
+}
+
 void hyp_cpu_places_free(hyp_cpu_places *places)
 {
     if (!places) return;

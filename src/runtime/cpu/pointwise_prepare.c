@@ -175,13 +175,8 @@ static void find_walk(const HypPlan__Program *p, const hyp_cpu_op *op, const int
     if (channels_last[step->outputs[0]] && hyp_lay_pointwise(p, step, values, channels_last, &laid)) {
         *walk = (hyp_walk){.rank = laid.rank, .lanes = step->n_inputs};
         memcpy(walk->extents, laid.extents, sizeof laid.extents);
-        for (size_t i = 0; i < step->n_inputs; i++) {
-            uint32_t x = step->inputs[i]->tensor;
-            int64_t apart = hyp_cpu_apart(op, x), channels = apart ? values[p->tensors[x]->dims[1]] : 1;
-            for (size_t a = 0; a < laid.rank; a++)
-                walk->strides[i][a] = hyp_cpu_spread(laid.strides[1 + i][a], channels, apart);
-            walk->offset[i] = hyp_cpu_spread(laid.offsets[1 + i], channels, apart);
-        }
+        for (size_t i = 0; i < step->n_inputs; i++)
+            hyp_cpu_walk_tensor(op, p, values, step->inputs[i]->tensor, &laid, 1 + i, walk, i);
         return;
     }
     hyp_walk_init(walk, values, step->extents, step->n_extents);

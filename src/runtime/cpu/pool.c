@@ -151,9 +151,8 @@ hyp_status hyp_cpu_prepare_pool(hyp_cpu_model *model, uint32_t step, const int64
     s->y = call->outputs[0];
     s->x_last = channels_last[s->x];
     s->y_last = channels_last[s->y];
-    int64_t x_apart = hyp_cpu_apart(op, s->x), y_apart = hyp_cpu_apart(op, s->y);
-    s->x_apart = x_apart ? x_apart : x->dims[1];
-    s->y_apart = y_apart ? y_apart : x->dims[1];
+    s->x_apart = hyp_cpu_place_step(op, s->x, x->dims[1]);
+    s->y_apart = hyp_cpu_place_step(op, s->y, x->dims[1]);
     s->average = strcmp(call->kernel, "average-pool") == 0;
     s->pads = s->average && a.call.attrs[5].i != 0;
     s->batch = x->dims[0];

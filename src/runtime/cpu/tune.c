@@ -19,7 +19,7 @@ enum {
     SLOWER = 50          /* times slower than what is taken: not measured again after the first run */
 };
 static const double sample_seconds = 20e-6; /* about so long at least, so that the clock does not count */
-static const double race_seconds = 0.3;     /* that whole runs are timed for, longer than what else runs has the processor at a time */
+static const double race_seconds = 0.3;     /* of whole runs, longer than what else runs has the processor at a time */
 /* What another than the predicted alternative is to take at most, over what that takes; and runs of all that were found. */
 static const double worth = 0.98, runs_worth = 0.995;
 

@@ -284,9 +284,8 @@ bool hyp_cpu_read_conv(const hyp_cpu_model *model, const hyp_cpu_op *op, const i
     out->added_plus1 = c.added_plus1;
     out->x_last = c.x_last;
     out->y_last = c.y_last;
-    int64_t x_apart = hyp_cpu_apart(op, c.x), y_apart = hyp_cpu_apart(op, c.y);
-    out->x_apart = x_apart ? x_apart : out->in_channels;
-    out->y_apart = y_apart ? y_apart : out->channels;
+    out->x_apart = hyp_cpu_place_step(op, c.x, out->in_channels);
+    out->y_apart = hyp_cpu_place_step(op, c.y, out->channels);
     out->moves_added =
         c.added_plus1 && c.added_last != c.y_last && hyp_plan_same_slot(model->plan->program, c.added_plus1 - 1, c.y);
     out->added_last = out->moves_added ? c.y_last : c.added_last;

@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-
 /* Takes `bytes` more of an allocation of *total bytes so far. */
 static hyp_status take(size_t bytes, size_t *total, size_t *out_offset, hyp_diag *diag)
 {
@@ -19,7 +18,8 @@ hyp_status hyp_cuda_place_edges(const HypPlan__Program *p, const int64_t *values
 {
     size_t edges = p->n_inputs + p->n_outputs, total = 0;
     for (size_t i = 0; i < edges; i++)
-        HYP_TRY(hyp_plan_tensor_bytes(p, i < p->n_inputs ? p->inputs[i] : p->outputs[i - p->n_inputs], values, &bytes[i], diag));
+        HYP_TRY(hyp_plan_tensor_bytes(p, i < p->n_inputs ? p->inputs[i] : p->outputs[i - p->n_inputs], values, &bytes[i],
+                                      diag));
     for (size_t i = 0; i < edges; i++)
         if (bytes[i] <= small) HYP_TRY(take(bytes[i], &total, &offsets[i], diag));
     *out_small = total;

@@ -59,7 +59,8 @@ bool hyp_cuda_can_join(const hyp_cuda_session *s, CUstream other)
     cuuint64_t id[] = {0, 0};
     if (lib->cuStreamGetCaptureInfo(other, &status[0], &id[0]) != CUDA_SUCCESS) return false;
     if (status[0] == CU_STREAM_CAPTURE_STATUS_NONE) return true;
-    return lib->cuStreamGetCaptureInfo(s->stream, &status[1], &id[1]) == CUDA_SUCCESS && status[0] == status[1] && id[0] == id[1];
+    if (lib->cuStreamGetCaptureInfo(s->stream, &status[1], &id[1]) != CUDA_SUCCESS) return false;
+    return status[0] == status[1] && id[0] == id[1];
 }
 
 /* The runs of a session use the same memory: one waits for the one before it, wherever that was. */

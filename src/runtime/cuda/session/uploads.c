@@ -1,5 +1,5 @@
-/* uploads.c - tensors of the caller's that are copied to the device outside of runs. What is not page-locked the driver takes for
- * one thread at a time, and slowly; so large tensors go by pieces that are, of which every thread has one. */
+/* uploads.c - tensors of the caller's that are copied to the device outside of runs. What is not page-locked the driver takes
+ * for one thread at a time, and slowly; so large tensors go by pieces that are, of which every thread has one. */
 #include <string.h>
 
 #include "runtime/cuda/session/backend.h"
@@ -34,7 +34,10 @@ void hyp_cuda_uploads_free(hyp_cuda_uploads *u, const hyp_cuda_library *lib)
 static bool make_piece(const hyp_cuda_library *lib, hyp_cuda_uploads *u, size_t i)
 {
     void *at = NULL;
-    if (!u->sent[i] && lib->cuEventCreate(&u->sent[i], CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) return u->sent[i] = NULL, false;
+    if (!u->sent[i] && lib->cuEventCreate(&u->sent[i], CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+        u->sent[i] = NULL;
+        return false;
+    }
     if (!u->pieces[i] && lib->cuMemHostAlloc(&at, PIECE, 0) == CUDA_SUCCESS) u->pieces[i] = at;
     return u->pieces[i] != NULL;
 }
@@ -68,7 +71,8 @@ static hyp_status send_pieces(hyp_cuda_device *d, size_t i, CUdeviceptr to, cons
     for (size_t done = 0, size; done < bytes; done += size) {
         size = bytes - done < PIECE ? bytes - done : PIECE;
         memcpy(u->pieces[i], from + done, size);
-        HYP_TRY(hyp_cuda_check(lib, lib->cuMemcpyHtoDAsync(to + done, u->pieces[i], size, d->copies), "a copy to the device", diag));
+        CUresult copied = lib->cuMemcpyHtoDAsync(to + done, u->pieces[i], size, d->copies);
+        HYP_TRY(hyp_cuda_check(lib, copied, "a copy to the device", diag));
         HYP_TRY(hyp_cuda_check(lib, lib->cuEventRecord(u->sent[i], d->copies), "cuEventRecord", diag));
         HYP_TRY(hyp_cuda_check(lib, lib->cuEventSynchronize(u->sent[i]), "a copy to the device", diag));
     }
@@ -80,7 +84,8 @@ hyp_status hyp_cuda_upload_pieces(hyp_cuda_device *d, CUdeviceptr to, const void
     hyp_cuda_uploads *u = &d->uploads;
     if (bytes < WORTH) return hyp_cuda_upload(d, to, from, bytes, diag);
     size_t i = take_piece(u);
-    hyp_status status = make_piece(&d->lib, u, i) ? send_pieces(d, i, to, from, bytes, diag) : hyp_cuda_upload(d, to, from, bytes, diag);
+    hyp_status status = make_piece(&d->lib, u, i) ? send_pieces(d, i, to, from, bytes, diag)
+                                                  : hyp_cuda_upload(d, to, from, bytes, diag);
     give_piece(u, i);
     return status;
 }
