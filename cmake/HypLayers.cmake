@@ -17,7 +17,8 @@ function(hyp_test_program name)
     add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
     target_include_directories(${name} PRIVATE
         ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests ${PROJECT_BINARY_DIR}/generated)
-    target_compile_definitions(${name} PRIVATE _GNU_SOURCE HYP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+    target_compile_definitions(${name} PRIVATE _GNU_SOURCE HYP_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+        $<$<BOOL:${HYPATIA_SMALL_SIZES}>:HYP_SMALL_SIZES>)
     foreach(layer ${arg_LAYERS})
         target_link_libraries(${name} PRIVATE hyp_${layer})
     endforeach()
