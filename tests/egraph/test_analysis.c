@@ -234,6 +234,31 @@ static void what_means_nothing_is_refused(void **state)
     }
 }
 
+/* A row that was refused is taken back, and leaves its number in the hash-cons: applications after it that ask for the same row
+ * are refused, too, wherever in a bucket it was. */
+static void what_was_refused_is_not_met_later(void **state)
+{
+    (void)state;
+    for (int count = 100; count <= 1000; count += 100) {
+        hyp_analysis analysis = {.data_size = sizeof(fact), .user = &(folding){0}, .make = make, .merge = merge};
+        hyp_egraph *eg = new_graph(false, &analysis);
+        hyp_ruleset *rules = rules_of(eg, "(rule bad (k ?x ?y) => (p (odd ?x)))");
+        for (int i = 0; i < 2 * count; i++) {
+            char text[32];
+            snprintf(text, sizeof text, "(k x%d y%d)", i / 2, i % 2);
+            term(eg, text);
+        }
+        hyp_egraph_run_report report;
+        must(hyp_egraph_run(eg, rules, NULL, &report, &diag));
+        assert_int_equal(report.rules[0].refused, 2 * count);
+        assert_int_equal(report.e_nodes, 3 * count + 2);
+        hyp_egraph_run_report_dispose(&report);
+        must(hyp_egraph_check(eg, &diag));
+        hyp_ruleset_destroy(rules);
+        hyp_egraph_destroy(eg);
+    }
+}
+
 /* What modify adds counts: it is cut by the limit, and caught up on later. */
 static void limits_hold_inside_modify(void **state)
 {
@@ -308,6 +333,7 @@ int main(void)
         cmocka_unit_test(contradictions_are_errors_and_the_graph_stays_sound),
         cmocka_unit_test(a_failing_make_adds_nothing),
         cmocka_unit_test(what_means_nothing_is_refused),
+        cmocka_unit_test(what_was_refused_is_not_met_later),
         cmocka_unit_test(limits_hold_inside_modify),
         cmocka_unit_test(modify_reads_a_changing_graph),
     };

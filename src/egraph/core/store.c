@@ -282,7 +282,8 @@ static void take_back(hyp_egraph *eg, size_t slot)
     eg->live_count--;
     eg->class_count--;
     eg->ops.data[eg->rows[id].op].live--;
-    hyp_eg_view_forget(eg); /* what was listed meanwhile may name the row */
+    eg->rows[id].op |= HYP_ROW_DEAD; /* its id is left in the table, where hyp_table_guess may find it */
+    hyp_eg_view_forget(eg);          /* what was listed meanwhile may name the row */
 }
 
 static hyp_status make_fact(hyp_egraph *eg, uint32_t id, hyp_diag *diag)
