@@ -120,9 +120,12 @@ typedef struct question {
     hyp_cost_query query;
 } question;
 
+/* Products of two sizes may be more than a dimension holds. */
+static hyp_dim size(double n) { return (hyp_dim)fmin(n, 0x1p62); }
+
 static hyp_type tensor(const hyp_measured *m, int32_t rank, double a, double b, double c)
 {
-    return (hyp_type){.dtype = m->dtype, .rank = rank, .dims = {(hyp_dim)a, (hyp_dim)b, (hyp_dim)c}};
+    return (hyp_type){.dtype = m->dtype, .rank = rank, .dims = {size(a), size(b), size(c)}};
 }
 
 /* Of one where an entry does not say. */
