@@ -291,7 +291,7 @@ INLINE vf vturn(vf x, const int quarter)
     vi far = ~((x <= MOST) & (x >= -MOST));
     for (int i = 0; vany(far) && i < W; i++)
         if (far[i]) y[i] = quarter ? cosf(x[i]) : sinf(x[i]);
-    return y;
+    return quarter ? y : choose(x == 0.0f, x, y); /* -0 stays, of which r has lost the sign */
 }
 INLINE vf vsin(vf x) { return vturn(x, 0); }
 INLINE vf vcos(vf x) { return vturn(x, 1); }
