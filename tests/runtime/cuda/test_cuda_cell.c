@@ -26,16 +26,21 @@ typedef struct net {
     bool apart;      /* a step is between the two */
     bool twice;      /* another step reads what the cell has made, and the last part */
     bool shifted;    /* and not its own elements of that */
+    bool over;       /* that step is written over a row of which the cell reads the first number for all of its elements */
 } net;
+
+static uint32_t window_of(uint32_t y, int64_t width, uint64_t first)
+{
+    uint32_t t = pb_view(&builder, y, 2, pb_consts(&builder, 2, (int64_t[]){1, width}));
+    builder.tensors[t].window = true;
+    builder.tensors[t].first = first;
+    return t;
+}
 
 /* Part number i of y[1, parts * width] as a tensor. */
 static uint32_t part_of(uint32_t y, int64_t width, uint32_t i)
 {
-    if (i == 0) return y;
-    uint32_t t = pb_view(&builder, y, 2, pb_consts(&builder, 2, (int64_t[]){1, width}));
-    builder.tensors[t].window = true;
-    builder.tensors[t].first = i * (uint64_t)width;
-    return t;
+    return i == 0 ? y : window_of(y, width, i * (uint64_t)width);
 }
 
 static HypPlan__Pointwise *add_step(int64_t size)
@@ -65,12 +70,12 @@ static void add_layer(const net *n, uint32_t x, uint32_t bias, HypPlan__Act act,
 }
 
 /* c' = sigmoid(part 0) c + tanh(part 1) + ... + scale, and h' = tanh(c') + (what the layer multiplied). */
-static void add_cell(const net *n, uint32_t y, uint32_t c, uint32_t x, uint32_t out_c, uint32_t out_h)
+static void add_cell(const net *n, uint32_t y, uint32_t c, uint32_t x, uint32_t scale, uint32_t out_c, uint32_t out_h)
 {
     HypPlan__Pointwise *s = add_step(n->width);
     for (uint32_t i = 0; i < n->parts; i++) add_operand(s, part_of(y, n->width, i), 1);
     add_operand(s, c, 1);
-    add_operand(s, pb_weight(&builder, HYP_F32, 1, (int64_t[]){1}, &(float){0.25f}), 0);
+    add_operand(s, scale, 0);
     if (n->in_place) add_operand(s, x, 1);
     uint32_t r = pb_instr(&builder, s, OP(SIGMOID), 0, 0, 0, 0, HYP_F32);
     r = pb_instr(&builder, s, OP(MUL), r, n->parts, 0, 0, HYP_F32);
@@ -98,7 +103,7 @@ static void add_second(const net *n, uint32_t y, uint32_t c, uint32_t h, uint32_
 /* Two products, the second of a row that a step makes, with the first as its bias, then the cell. */
 static void build(const net *n)
 {
-    enum { ROW, FIRST, GATES, STEPS }; /* slots */
+    enum { ROW, FIRST, GATES, OVER }; /* slots */
     int64_t rows = n->parts * n->width;
     uint32_t *in = pb_consts(&builder, 2, (int64_t[]){1, n->k}), *out = pb_consts(&builder, 2, (int64_t[]){1, n->width});
     uint32_t *gates = pb_consts(&builder, 2, (int64_t[]){1, rows}), *flat = pb_consts(&builder, 1, &rows);
@@ -108,15 +113,20 @@ static void build(const net *n)
     uint32_t y = pb_scratch(&builder, n->dtype, GATES, 2, gates);
     bool in_slot = n->in_place || n->behind;
     uint32_t h = in_slot ? pb_scratch(&builder, n->dtype, ROW, 2, out) : h_out;
+    uint32_t before = n->over ? pb_scratch(&builder, n->dtype, OVER, 2, out) : c;
+    if (n->over) add_curve(c, before, n->width, n->dtype);
     add_layer(n, x, random_weight(&builder, &seed, n->dtype, 1, &rows), ACT(NONE), first);
     add_curve(x, row, n->k, n->dtype);
     add_layer(n, row, pb_view(&builder, first, 1, flat), n->act, y);
     if (n->apart) add_curve(x, pb_output(&builder, "apart", n->dtype, 2, in), n->k, n->dtype);
-    add_cell(n, y, c, row, c_out, h);
+    add_cell(n, y, c, row, n->over ? window_of(before, 1, 0) : pb_weight(&builder, HYP_F32, 1, (int64_t[]){1}, &(float){0.25f}),
+             c_out, h);
     if (n->twice) {
         int64_t width = n->shifted ? n->width / 2 : n->width;
-        uint32_t *dims = pb_consts(&builder, 2, (int64_t[]){1, width});
-        add_second(n, y, c_out, h, pb_output(&builder, "z", n->dtype, 2, dims));
+        uint32_t z = pb_output(&builder, "z", n->dtype, 2, pb_consts(&builder, 2, (int64_t[]){1, width}));
+        uint32_t after = n->over ? pb_scratch(&builder, n->dtype, OVER, 2, out) : z;
+        add_second(n, y, n->over ? before : c_out, h, after);
+        if (n->over) add_curve(after, z, width, n->dtype);
     }
     if (in_slot) add_curve(h, h_out, n->width, n->dtype);
     if (n->read_later) add_curve(y, pb_output(&builder, "gates", n->dtype, 2, gates), rows, n->dtype);
@@ -194,6 +204,8 @@ static void a_second_step_may_go_on_with_what_the_first_has_made(void **state)
     if (generated >= 0) assert_int_equal(generated, 1);
     is_one_kernel(&(net){.dtype = HYP_F32, .width = 64, .k = 64, .parts = 2, .twice = true, .shifted = true});
     if (generated >= 0) assert_int_equal(generated, 2); /* what another thread has made is not there yet */
+    is_one_kernel(&(net){.dtype = HYP_F32, .width = 64, .k = 64, .parts = 2, .twice = true, .over = true});
+    if (generated >= 0) assert_int_equal(generated, 2); /* nor may what another one still reads be written over */
 }
 
 static void a_row_that_blocks_still_read_is_not_written_over(void **state)
