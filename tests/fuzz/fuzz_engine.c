@@ -8,6 +8,7 @@
  */
 #include "fuzz/fuzz_engine.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +31,8 @@ static hyp_device_kind device(void)
     return name && strcmp(name, "cuda") == 0 ? HYP_DEVICE_CUDA : HYP_DEVICE_CPU;
 }
 
-/* Memory of a tensor's own size, so that a sanitizer sees the first byte beyond it. False where it would be too much.
- */
+/* Memory of a tensor's own size, so that a sanitizer sees the first byte beyond it; of floats one in a thousand is infinite. False
+ * where it would be too much. */
 static bool take(hyp_tensor *t, uint64_t seed)
 {
     size_t bytes = hyp_dtype_size(t->dtype);
@@ -43,7 +44,7 @@ static bool take(hyp_tensor *t, uint64_t seed)
     for (size_t i = 0; i < bytes / hyp_dtype_size(t->dtype); i++) {
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         if (hyp_dtype_is_float(t->dtype))
-            hyp_store_f64(t->dtype, t->data, i, (double)(seed >> 40) / (1 << 23) - 1);
+            hyp_store_f64(t->dtype, t->data, i, seed >> 54 == 0 ? INFINITY : (double)(seed >> 40) / (1 << 23) - 1);
         else
             hyp_store_i64(t->dtype, t->data, i,
                           t->dtype == HYP_BOOL ? (int64_t)(seed >> 63) : (int64_t)(seed >> 33) % 4 - 1);

@@ -1,6 +1,6 @@
-/* fuzz_plans.c - runs the fuzz target on plans of random graphs, on those of the cases of tests/golden/ops, which have
- * every kernel that is called by name, and on plan files, as they are and changed. The same arguments give the same
- * cases. Every plan is one process, so that one that crashes or hangs is told and the others go on.
+/* fuzz_plans.c - runs the fuzz target on plans of random graphs, one of eight of images, on those of the cases of
+ * tests/golden/ops, which have every kernel that is called by name, and on plan files, as they are and changed. The same
+ * arguments give the same cases. Every plan is one process, so that one that crashes or hangs is told and the others go on.
  *
  *   fuzz_plans [--graphs FIRST:COUNT] [--operators FIRST:COUNT] [--mutations N] [--seconds S] [--corpus FOLDER]
  *              [--only MUTATION --save FILE] [plan.bin...]
@@ -21,6 +21,7 @@
 
 #include "codegen/run_graph.h"
 #include "fuzz/fuzz_engine.h"
+#include "fuzz/image_graph.h"
 #include "fuzz/loop_graph.h"
 #include "fuzz/mutate_plan.h"
 #include "support/golden_ops.h"
@@ -105,7 +106,8 @@ static bool random_plan(uint64_t seed, const char *path)
     hyp_dims *dims;
     hyp_graph g;
     if (hyp_dims_create(&dims, NULL) != HYP_OK) return false;
-    bool made = hyp_random_graph(&options, dims, &g, NULL, NULL) == HYP_OK;
+    bool made = seed % 8 == 5 ? image_graph(seed, dims, &g, NULL) == HYP_OK
+                              : hyp_random_graph(&options, dims, &g, NULL, NULL) == HYP_OK;
     for (uint64_t deep = seed % 5 == 4 ? 1 + seed / 5 % 2 : 0; made && deep > 0; deep--) made = put_in_loop(&g, seed / 10, path);
     if (made && seed % 3 == 0) made = add_variables(&g, seed % 2) == HYP_OK;
     if (made && seed % 3 == 1) mark_updatable(&g);
