@@ -148,14 +148,16 @@ static hyp_mlp *pack(const hyp_cpu_kernels *kernels, const hyp_cpu_conv *c)
     return packed;
 }
 
-static hyp_status find_packed(hyp_cpu_model *model, uint32_t step, winograd *s, hyp_diag *diag)
+/* *out_can: weights may be added up with each other. */
+static hyp_status find_packed(hyp_cpu_model *model, uint32_t step, winograd *s, bool *out_can, hyp_diag *diag)
 {
+    const int64_t pairs = s->c.channels * s->c.in_channels, taps = s->c.kernel[Y] * s->c.kernel[X];
     hyp_mem_account *before = hyp_cpu_packing_begin(model);
-    if (!model->winograd[step]) model->winograd[step] = pack(model->device->kernels, &s->c);
+    *out_can = model->winograd[step] || hyp_cpu_is_tame(s->c.w, pairs * taps);
+    if (*out_can && !model->winograd[step]) model->winograd[step] = pack(model->device->kernels, &s->c);
     s->weights = model->winograd[step];
     hyp_cpu_packing_end(model, before);
-    size_t floats = HYP_TILE_PLACES * (size_t)s->c.channels * (size_t)s->c.in_channels;
-    return s->weights ? HYP_OK : hyp_fail_memory(diag, floats * sizeof(float));
+    return s->weights || !*out_can ? HYP_OK : hyp_fail_memory(diag, HYP_TILE_PLACES * (size_t)pairs * sizeof(float));
 }
 
 static size_t bytes_of(double floats) { return ((size_t)floats + PAD) * sizeof(float) / ALIGN * ALIGN + ALIGN; }
@@ -205,6 +207,6 @@ hyp_status hyp_cpu_prepare_winograd(hyp_cpu_model *model, uint32_t step, const i
     if (!s) return hyp_fail_memory(diag, sizeof *s);
     bool can = hyp_cpu_read_conv(model, op, values, channels_last, &s->c) && is_three_by_three(&s->c) &&
                choose_parts(s, model->device, &op->work_bytes);
-    hyp_status status = can ? find_packed(model, step, s, diag) : HYP_OK;
+    hyp_status status = can ? find_packed(model, step, s, &can, diag) : HYP_OK;
     return hyp_cpu_finish_op(op, status, can, run_winograd, hyp_free, s);
 }
