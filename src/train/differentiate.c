@@ -46,8 +46,7 @@ static bool attr_is(const hyp_node *n, const hyp_sexpr *name, const hyp_sexpr *v
 
 typedef enum verdict { NOTHING, GRADIENT, MISSING } verdict;
 
-/* The form of the gradient by an input, where it has one. (by ATTRIBUTE (VALUE FORM)...) chooses, and (unless ATTRIBUTE
- * VALUE FORM) leaves out. */
+/* The form of the gradient by an input, where it has one. (by ATTRIBUTE (VALUE FORM)...) chooses; the value `else` is any. */
 static verdict form_of(pass *p, const hyp_node *n, uint32_t input, const hyp_sexpr **out)
 {
     const hyp_op_info *info = hyp_op_get(n->op);
@@ -58,12 +57,11 @@ static verdict form_of(pass *p, const hyp_node *n, uint32_t input, const hyp_sex
     uint32_t at = f->lets + (info->max_inputs == HYP_VARIADIC ? 0 : input);
     if (!f->all || at >= f->all->count) return MISSING;
     const hyp_sexpr *form = f->all->items[at];
-    if (hyp_sexpr_is_form(form, "unless")) {
-        if (attr_is(n, form->items[1], form->items[2])) return MISSING;
-        form = form->items[3];
-    } else if (hyp_sexpr_is_form(form, "by")) {
+    if (hyp_sexpr_is_form(form, "by")) {
         uint32_t i = 2;
-        while (i < form->count && !attr_is(n, form->items[1], form->items[i]->items[0])) i++;
+        while (i < form->count && !hyp_sexpr_is(form->items[i]->items[0], "else") &&
+               !attr_is(n, form->items[1], form->items[i]->items[0]))
+            i++;
         if (i == form->count) return MISSING;
         form = form->items[i]->items[1];
     }

@@ -59,6 +59,7 @@ typedef hyp_value_id hyp_head_fn(hyp_scope *s, const hyp_value_id *args);
     X("fit", 2, fit)                   /* (fit v g): g summed and repeated to the shape of v */                        \
     X("reshape-to", 2, reshape_to)     /* (reshape-to v g): g with the shape of v */                                   \
     X("zeros", 1, zeros)               /* zeros of the type of v */                                                    \
+    X("given", 2, given)               /* (given g y): g, or zeros of the type of y where it is absent */              \
     X("like", 2, like)                 /* (like v w): w in the element type of v */                                    \
     X("rows", 1, rows)                 /* as a matrix: all axes but the last by the last */                            \
     X("keep", 1, keep)                 /* what was reduced along `axes`, with axes of size 1 in their place */         \
@@ -70,6 +71,10 @@ typedef hyp_value_id hyp_head_fn(hyp_scope *s, const hyp_value_id *args);
     X("unslice", 1, unslice)           /* put where a slice took from, zeros elsewhere */                              \
     X("ungather", 1, ungather)         /* added where a gather took from */                                            \
     X("from-first-axis", 1, from_first_axis) /* indices behind batch axes, with the places along these in front of them */ \
+    X("unpooled", 1, unpooled)         /* taken from where a max-unpool put it */                                      \
+    X("of-updates", 1, of_updates)     /* of a cache: taken from where updates went */                                 \
+    X("off-on", 1, off_on)             /* of a one-hot: summed where there is the one value, and the other */          \
+    X("of-matrices", 1, of_matrices)   /* of an affine-grid: by theta */                                               \
     X("unpad", 1, unpad)               /* without what a pad put around */                                             \
     X("unresize", 1, unresize)         /* the transpose of a resize */                                                 \
     X("left-factor", 1, left_factor)   /* of a product: the gradient by a */                                           \

@@ -26,6 +26,11 @@ hyp_value_id hyp_head_zeros(hyp_scope *s, const hyp_value_id *args)
     return hyp_build_full(s->b, &type, 0);
 }
 
+hyp_value_id hyp_head_given(hyp_scope *s, const hyp_value_id *args)
+{
+    return args[0] != HYP_NO_VALUE ? args[0] : hyp_head_zeros(s, &args[1]);
+}
+
 hyp_value_id hyp_head_like(hyp_scope *s, const hyp_value_id *args)
 {
     return hyp_build_cast(s->b, args[1], hyp_build_type(s->b, args[0]).dtype);
@@ -260,37 +265,54 @@ static hyp_value_id unit_matrix(hyp_builder *b, hyp_dtype dtype, hyp_dim size)
     return hyp_build_node(b, HYP_OP_where, NULL, same, hyp_build_scalar(b, dtype, 1), hyp_build_scalar(b, dtype, 0));
 }
 
-/* The matrix of a resize along one axis [to, from]: what it makes of the unit vectors. */
+static hyp_value_id input_or_none(const hyp_scope *s, uint32_t i)
+{
+    return i < s->node.input_count ? s->node.inputs[i] : HYP_NO_VALUE;
+}
+
+/* Element `at` of a list, and `next` behind it. */
+static hyp_value_id pair_of(hyp_builder *b, hyp_value_id list, hyp_dim at, double next)
+{
+    const hyp_dim one = 1;
+    const hyp_type type = {.dtype = hyp_build_type(b, list).dtype, .rank = 1, .dims = {1}};
+    const hyp_attr first = hyp_attr_of_int(0);
+    return hyp_build_node(b, HYP_OP_concat, &first, hyp_build_slice(b, list, &at, &one), hyp_build_full(b, &type, next));
+}
+
+/* The matrix of a resize along one axis [to, from]: what it makes of the unit vectors, in the axis' part of the region. What is
+ * outside of the image does not come from it: 0. */
 static hyp_value_id resize_matrix(hyp_scope *s, int32_t axis, hyp_dim from, hyp_dim to)
 {
     hyp_builder *b = s->b;
-    hyp_value_id v = unit_matrix(b, input_type(s, 0).dtype, from);
-    hyp_value_id scales = s->node.input_count > 1 ? s->node.inputs[1] : HYP_NO_VALUE;
+    hyp_value_id in[] = {unit_matrix(b, input_type(s, 0).dtype, from), input_or_none(s, 1), input_or_none(s, 2)};
     const hyp_dim sizes[] = {to, from};
+    const hyp_attr first = hyp_attr_of_int(0);
     hyp_attr attrs[HYP_MAX_ATTRS];
     memcpy(attrs, s->node.attrs, hyp_op_get(HYP_OP_resize)->attr_count * sizeof *attrs);
     attrs[0] = hyp_attr_of_dims(sizes, 2);
-    if (scales != HYP_NO_VALUE && hyp_build_ok(b)) {
-        const hyp_dim start[] = {axis}, one[] = {1};
-        hyp_attr first = hyp_attr_of_int(0);
-        hyp_type pair = {.dtype = hyp_build_type(b, scales).dtype, .rank = 1, .dims = {1}};
-        hyp_value_id same = hyp_build_full(b, &pair, 1);
-        scales = hyp_build_node(b, HYP_OP_concat, &first, hyp_build_slice(b, scales, start, one), same);
-        v = hyp_build_node(b, HYP_OP_resize, attrs, v, scales);
-    } else if (hyp_build_ok(b)) {
-        v = hyp_build_node(b, HYP_OP_resize, attrs, v);
-    }
-    return v;
+    attrs[7] = hyp_attr_of_float(0);
+    if (in[1] != HYP_NO_VALUE) in[1] = pair_of(b, in[1], axis, 1);
+    if (in[2] != HYP_NO_VALUE)
+        in[2] = hyp_build_node(b, HYP_OP_concat, &first, pair_of(b, in[2], axis, 0),
+                               pair_of(b, in[2], input_type(s, 0).rank + axis, 1));
+    return hyp_build_output(b, HYP_OP_resize, attrs, in, 3, 1, 0);
+}
+
+/* Whether a number of a list is known to be this one, or there is no list. */
+static bool is_known(const hyp_scope *s, hyp_value_id list, int32_t at, double number)
+{
+    if (list == HYP_NO_VALUE) return true;
+    const hyp_value *v = &s->b->g->values.data[list];
+    return v->data && hyp_load_f64(v->type.dtype, v->data, (size_t)at) == number;
 }
 
 /* Whether an axis that keeps its size also keeps its elements: scales that were given may be others than those of the
- * sizes. */
+ * sizes, and the region another than all of it. */
 static bool is_kept(const hyp_scope *s, int32_t axis)
 {
-    hyp_value_id scales = s->node.input_count > 1 ? s->node.inputs[1] : HYP_NO_VALUE;
-    if (scales == HYP_NO_VALUE) return true;
-    const hyp_value *v = &s->b->g->values.data[scales];
-    return v->data && hyp_load_f64(v->type.dtype, v->data, (size_t)axis) == 1;
+    hyp_value_id roi = strcmp(s->node.attrs[2].sym, "tf_crop_and_resize") == 0 ? input_or_none(s, 2) : HYP_NO_VALUE;
+    return is_known(s, input_or_none(s, 1), axis, 1) && is_known(s, roi, axis, 0) &&
+           is_known(s, roi, input_type(s, 0).rank + axis, 1);
 }
 
 /* All modes are products with a matrix along each axis; the gradient is that with its transpose. */
