@@ -22,7 +22,7 @@
   (add-after-act false)            ; the library adds before its epilogue
   (sums-in-products 0.75)          ; BGRADA and BGRADB: 0.5 to 0.85 of what a kernel takes
   (kernel-calls linear-gradient attention-gradient layer-norm rms-norm norm-gradient batch-norm-stats batch-norm-gradient softmax-gradient range random-uniform gather-elements gather-nd scatter-elements scatter-nd argmax argmin topk cumsum cumprod one-hot trilu reverse-sequence bit-cast resize
-    grid-sample affine-grid roi-align max-unpool lp-pool nonzero non-max-suppression tensor-scatter lrn reduce-prod layer-norm-stats
+    grid-sample grid-sample-gradient affine-grid roi-align roi-align-gradient max-unpool lp-pool nonzero non-max-suppression tensor-scatter lrn reduce-prod layer-norm-stats
     softmax-stats reduce-max reduce-min conv conv-transpose conv-backward-weights max-pool max-pool-places max-pool-gradient average-pool
     lstm gru rnn lstm-cells lstm-gradient gru-gradient rnn-gradient all-reduce)       ; what else is called by name has no kernel there
   (attention-in-one-kernel f32 f16 bf16)

@@ -117,6 +117,11 @@ static uint64_t steps(hyp_op op, const hyp_attr *attrs, const hyp_type *const *i
     case HYP_OP_resize:
     case HYP_OP_grid_sample:
     case HYP_OP_roi_align: return SAMPLED;
+    case HYP_OP_grid_sample_gradient:
+    case HYP_OP_roi_align_gradient: { /* so many for each sample, of which there may be more than of what they add to */
+        uint64_t out = elements(in[0]), samples = elements(in[op == HYP_OP_roi_align_gradient ? 3 : 2]);
+        return out ? times(SAMPLED, add(1, samples / out)) : 1;
+    }
     case HYP_OP_topk: return SORTED;
     case HYP_OP_lrn: {
         uint32_t at;

@@ -30,7 +30,8 @@ hyp_status hyp_infer_resize(const hyp_infer_call *c)
     return HYP_OK;
 }
 
-hyp_status hyp_infer_grid_sample(const hyp_infer_call *c)
+/* The type of samples of images at the places of a grid. */
+static hyp_status infer_samples(const hyp_infer_call *c, hyp_type *out)
 {
     static const char *const modes[] = {"linear", "nearest", "cubic", NULL};
     static const char *const paddings[] = {"zeros", "border", "reflection", NULL};
@@ -46,6 +47,29 @@ hyp_status hyp_infer_grid_sample(const hyp_infer_call *c)
         return hyp_infer_fail(c, "the grid %s does not fit the images %s", hyp_infer_type_text(c, grid),
                               hyp_infer_type_text(c, x));
     for (int32_t i = 2; i < x->rank; i++) t.dims[i] = grid->dims[i - 1];
+    *out = t;
+    return HYP_OK;
+}
+
+hyp_status hyp_infer_grid_sample(const hyp_infer_call *c) { return infer_samples(c, &c->out[0].type); }
+
+static hyp_status check_gradient(const hyp_infer_call *c, uint32_t input, const hyp_type *want)
+{
+    const hyp_type *g = &c->in[input]->type;
+    if (hyp_type_equal(g, want)) return HYP_OK;
+    return hyp_infer_fail(c, "the gradient by the result is %s, %s is wanted", hyp_infer_type_text(c, g), hyp_infer_type_text(c, want));
+}
+
+hyp_status hyp_infer_grid_sample_gradient(const hyp_infer_call *c)
+{
+    static const char *const by[] = {"x", "grid", NULL};
+    hyp_type y;
+    HYP_TRY(infer_samples(c, &y));
+    HYP_TRY(check_gradient(c, 2, &y));
+    HYP_TRY(hyp_check_sym(c, 3, by));
+    bool by_grid = strcmp(c->attrs[3].sym, "grid") == 0;
+    hyp_type t = c->in[by_grid]->type;
+    if (!by_grid && t.dtype != HYP_F64) t.dtype = HYP_F32;
     c->out[0].type = t;
     return HYP_OK;
 }
@@ -68,7 +92,8 @@ hyp_status hyp_infer_affine_grid(const hyp_infer_call *c)
     return HYP_OK;
 }
 
-hyp_status hyp_infer_roi_align(const hyp_infer_call *c)
+/* The type of bins of regions of images. */
+static hyp_status infer_bins(const hyp_infer_call *c, hyp_type *out)
 {
     static const char *const modes[] = {"avg", "max", NULL};
     static const char *const coordinates[] = {"half_pixel", "output_half_pixel", NULL};
@@ -82,7 +107,16 @@ hyp_status hyp_infer_roi_align(const hyp_infer_call *c)
         rois->dtype != x->dtype || images->rank != 1 || images->dims[0] != rois->dims[0] || bins.rank != 2)
         return hyp_infer_fail(c, "the regions %s of the images %s do not fit %s", hyp_infer_type_text(c, rois),
                               hyp_infer_type_text(c, images), hyp_infer_type_text(c, x));
-    c->out[0].type =
-        (hyp_type){.dtype = x->dtype, .rank = 4, .dims = {rois->dims[0], x->dims[1], bins.dims[0], bins.dims[1]}};
+    *out = (hyp_type){.dtype = x->dtype, .rank = 4, .dims = {rois->dims[0], x->dims[1], bins.dims[0], bins.dims[1]}};
     return HYP_OK;
+}
+
+hyp_status hyp_infer_roi_align(const hyp_infer_call *c) { return infer_bins(c, &c->out[0].type); }
+
+hyp_status hyp_infer_roi_align_gradient(const hyp_infer_call *c)
+{
+    hyp_type y;
+    HYP_TRY(infer_bins(c, &y));
+    c->out[0].type = c->in[0]->type;
+    return check_gradient(c, 3, &y);
 }

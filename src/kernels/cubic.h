@@ -26,4 +26,16 @@ HYP_PLACE_FN double hyp_cubic_far(double a, double d)
     return HYP_PLACE_PRODUCT(outer, d) - HYP_PLACE_PRODUCT(4, a);
 }
 
+/* What the weight gains as the distance grows, up to 1. */
+HYP_PLACE_FN double hyp_cubic_near_slope(double a, double d)
+{
+    return HYP_PLACE_PRODUCT(HYP_PLACE_PRODUCT(3 * (a + 2), d) - 2 * (a + 3), d);
+}
+
+/* Between 1 and 2. */
+HYP_PLACE_FN double hyp_cubic_far_slope(double a, double d)
+{
+    return HYP_PLACE_PRODUCT(HYP_PLACE_PRODUCT(3 * a, d) - 10 * a, d) + 8 * a;
+}
+
 #endif

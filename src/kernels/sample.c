@@ -16,9 +16,10 @@ static void read_modes(const hyp_kernel_call *c, hyp_sampler *s)
     s->align_corners = c->attrs[2].i != 0;
 }
 
-hyp_status hyp_kernel_read_grid_sample(const hyp_kernel_call *c, hyp_sampler *s)
+/* y: the result, or the gradient by it. */
+static hyp_status read_sampler(const hyp_kernel_call *c, const hyp_array *y, hyp_sampler *s)
 {
-    const hyp_array *x = &c->in[0], *grid = &c->in[1], *y = &c->out[0];
+    const hyp_array *x = &c->in[0], *grid = &c->in[1];
     int64_t strides[HYP_MAX_RANK], dims[HYP_MAX_RANK];
     *s = (hyp_sampler){.axes = x->rank - 2, .image = 1, .places = 1};
     if (s->axes < 1 || s->axes > HYP_SAMPLE_AXES || grid->rank != x->rank || grid->dims[grid->rank - 1] != s->axes ||
@@ -32,9 +33,24 @@ hyp_status hyp_kernel_read_grid_sample(const hyp_kernel_call *c, hyp_sampler *s)
         s->image *= s->dims[a];
         s->places *= dims[a + 2] = grid->dims[a + 1];
     }
-    HYP_TRY(hyp_kernel_want_shape(c, y, x->rank, dims, "the result"));
+    HYP_TRY(hyp_kernel_want_shape(c, y, x->rank, dims, "what is sampled"));
     read_modes(c, s);
     return y->count > 0 && s->image == 0 ? hyp_kernel_fail(c, "the images are empty") : HYP_OK;
+}
+
+hyp_status hyp_kernel_read_grid_sample(const hyp_kernel_call *c, hyp_sampler *s)
+{
+    return read_sampler(c, &c->out[0], s);
+}
+
+hyp_status hyp_kernel_read_grid_sample_gradient(const hyp_kernel_call *c, hyp_sampler *s, bool *by_grid)
+{
+    HYP_TRY(read_sampler(c, &c->in[2], s));
+    *by_grid = strcmp(c->attrs[3].sym, "grid") == 0;
+    const hyp_array *x = &c->in[*by_grid], *y = &c->out[0];
+    if (y->dtype != (*by_grid || x->dtype == HYP_F64 ? x->dtype : HYP_F32))
+        return hyp_kernel_fail(c, "the gradient is of another type");
+    return hyp_kernel_want_shape(c, y, x->rank, x->dims, "the gradient");
 }
 
 hyp_status hyp_kernel_grid_sample(const hyp_kernel_call *c)
@@ -107,31 +123,47 @@ static bool locate(double at, int64_t size, int64_t places[2], double weights[2]
     return true;
 }
 
-/* One element of the result: samples in a bin, averaged, or the largest weighted neighbour of any. */
-static double pool_bin(const hyp_array *x, int64_t image, const double start[2], const double size[2],
-                       const int64_t samples[2], bool max)
+bool hyp_roi_sample(const hyp_roi_align *p, const hyp_roi_bins *bins, const int64_t bin[2], int64_t sample, int64_t offsets[4],
+                    double weights[4])
 {
+    const int64_t index[2] = {sample / bins->samples[1], sample % bins->samples[1]};
+    int64_t at[2][2];
+    double w[2][2];
+    for (int a = 0; a < 2; a++) {
+        double corner = bins->start[a] + (double)bin[a] * bins->size[a];
+        double place = corner + ((double)index[a] + 0.5) * bins->size[a] / (double)bins->samples[a];
+        if (!locate(place, p->in[a], at[a], w[a])) return false;
+    }
+    for (int k = 0; k < 4; k++) {
+        offsets[k] = at[0][k / 2] * p->in[1] + at[1][k % 2];
+        weights[k] = w[0][k / 2] * w[1][k % 2];
+    }
+    return true;
+}
+
+/* One element of the result: samples in a bin, averaged, or the largest weighted neighbour of any. */
+static double pool_bin(const hyp_roi_align *p, const hyp_roi_bins *bins, const int64_t bin[2], const hyp_array *x, int64_t image)
+{
+    const int64_t samples = bins->samples[0] * bins->samples[1];
     double sum = 0;
     bool any = false;
-    for (int64_t i = 0; i < samples[0] * samples[1]; i++) {
-        int64_t at[2][2];
-        double w[2][2];
-        double y = start[0] + ((double)(i / samples[1]) + 0.5) * size[0] / (double)samples[0];
-        double z = start[1] + ((double)(i % samples[1]) + 0.5) * size[1] / (double)samples[1];
-        bool there = locate(y, x->dims[2], at[0], w[0]) && locate(z, x->dims[3], at[1], w[1]);
+    for (int64_t i = 0; i < samples; i++) {
+        int64_t offsets[4];
+        double weights[4];
+        bool there = hyp_roi_sample(p, bins, bin, i, offsets, weights);
         for (int k = 0; k < 4; k++) {
-            int j = k / 2, m = k % 2;
-            double v = there ? w[0][j] * w[1][m] * hyp_array_f64(x, image + at[0][j] * x->dims[3] + at[1][m]) : 0;
-            sum = !max ? sum + v : any && sum >= v ? sum : v;
+            double v = there ? weights[k] * hyp_array_f64(x, image + offsets[k]) : 0;
+            sum = !p->largest ? sum + v : any && sum >= v ? sum : v;
             any = true;
         }
     }
-    return max ? sum : sum / (double)(samples[0] * samples[1] > 0 ? samples[0] * samples[1] : 1);
+    return p->largest ? sum : sum / (double)(samples > 0 ? samples : 1);
 }
 
-hyp_status hyp_kernel_read_roi_align(const hyp_kernel_call *c, hyp_roi_align *out)
+/* y: the result, or the gradient by it. */
+static hyp_status read_regions(const hyp_kernel_call *c, const hyp_array *y, hyp_roi_align *out)
 {
-    const hyp_array *x = &c->in[0], *rois = &c->in[1], *images = &c->in[2], *y = &c->out[0];
+    const hyp_array *x = &c->in[0], *rois = &c->in[1], *images = &c->in[2];
     const int64_t *bins = c->attrs[2].ints, count = rois->dims[0];
     if (x->rank != 4 || c->attrs[2].count != 2 || y->dtype != x->dtype)
         return hyp_kernel_fail(c, "images and two sizes are wanted");
@@ -145,38 +177,54 @@ hyp_status hyp_kernel_read_roi_align(const hyp_kernel_call *c, hyp_roi_align *ou
                            .half_pixel = strcmp(c->attrs[1].sym, "half_pixel") == 0};
     HYP_TRY(hyp_kernel_want_shape(c, rois, 2, (int64_t[]){count, 4}, "the list of regions"));
     HYP_TRY(hyp_kernel_want_shape(c, images, 1, &count, "the list of images"));
-    HYP_TRY(hyp_kernel_want_shape(c, y, 4, (int64_t[]){count, x->dims[1], bins[0], bins[1]}, "the result"));
+    HYP_TRY(hyp_kernel_want_shape(c, y, 4, (int64_t[]){count, x->dims[1], bins[0], bins[1]}, "what is pooled"));
     if (y->count > 0 && (x->dims[2] == 0 || x->dims[3] == 0)) return hyp_kernel_fail(c, "the images are empty");
+    return HYP_OK;
+}
+
+hyp_status hyp_kernel_read_roi_align(const hyp_kernel_call *c, hyp_roi_align *out)
+{
+    return read_regions(c, &c->out[0], out);
+}
+
+hyp_status hyp_kernel_read_roi_align_gradient(const hyp_kernel_call *c, hyp_roi_align *out)
+{
+    HYP_TRY(read_regions(c, &c->in[3], out));
+    if (c->out[0].dtype != c->in[0].dtype) return hyp_kernel_fail(c, "the gradient is of another type");
+    return hyp_kernel_want_shape(c, &c->out[0], 4, c->in[0].dims, "the gradient");
+}
+
+hyp_status hyp_roi_bins_of(const hyp_kernel_call *c, const hyp_roi_align *p, int64_t region, hyp_roi_bins *out)
+{
+    const hyp_array *x = &c->in[0], *rois = &c->in[1], *images = &c->in[2];
+    HYP_TRY(hyp_kernel_index(c, hyp_array_i64(images, region), 0, x->dims[0], &out->image));
+    for (int a = 0; a < 2; a++) { /* x comes before y in a region */
+        double shift = p->half_pixel ? 0.5 : 0, size;
+        out->start[a] = hyp_array_f64(rois, 4 * region + 1 - a) * p->scale - shift;
+        size = hyp_array_f64(rois, 4 * region + 3 - a) * p->scale - shift - out->start[a];
+        if (!p->half_pixel && !(size >= 1)) size = 1; /* a region is one element at least */
+        size /= (double)p->bins[a];
+        double wanted = p->samples > 0 ? (double)p->samples : ceil(size);
+        if (!(wanted <= HYP_ROI_SAMPLES)) return hyp_kernel_fail(c, "region %lld is too large", (long long)region);
+        out->samples[a] = wanted > 0 ? (int64_t)wanted : 0;
+        out->size[a] = size;
+    }
     return HYP_OK;
 }
 
 hyp_status hyp_kernel_roi_align(const hyp_kernel_call *c)
 {
-    const hyp_array *x = &c->in[0], *rois = &c->in[1], *images = &c->in[2], *y = &c->out[0];
+    const hyp_array *x = &c->in[0], *y = &c->out[0];
     hyp_roi_align p;
     HYP_TRY(hyp_kernel_read_roi_align(c, &p));
     if (y->count == 0) return HYP_OK;
-    const int64_t *bins = p.bins;
     for (int64_t r = 0; r < p.regions; r++) {
-        double start[2], size[2];
-        int64_t samples[2], image;
-        HYP_TRY(hyp_kernel_index(c, hyp_array_i64(images, r), 0, x->dims[0], &image));
-        for (int a = 0; a < 2; a++) { /* x comes before y in a region */
-            double shift = p.half_pixel ? 0.5 : 0;
-            start[a] = hyp_array_f64(rois, 4 * r + 1 - a) * p.scale - shift;
-            size[a] = hyp_array_f64(rois, 4 * r + 3 - a) * p.scale - shift - start[a];
-            if (!p.half_pixel && !(size[a] >= 1)) size[a] = 1; /* a region is one element at least */
-            size[a] /= (double)bins[a];
-            double wanted = p.samples > 0 ? (double)p.samples : ceil(size[a]);
-            if (!(wanted <= HYP_ROI_SAMPLES)) return hyp_kernel_fail(c, "region %lld is too large", (long long)r);
-            samples[a] = wanted > 0 ? (int64_t)wanted : 0;
-        }
-        for (int64_t i = 0; i < x->dims[1] * bins[0] * bins[1]; i++) {
-            int64_t channel = i / (bins[0] * bins[1]), h = i / bins[1] % bins[0], w = i % bins[1];
-            double corner[2] = {start[0] + (double)h * size[0], start[1] + (double)w * size[1]};
-            int64_t first = (image * x->dims[1] + channel) * x->dims[2] * x->dims[3];
-            hyp_array_set_f64(y, r * x->dims[1] * bins[0] * bins[1] + i,
-                              pool_bin(x, first, corner, size, samples, p.largest));
+        hyp_roi_bins bins;
+        HYP_TRY(hyp_roi_bins_of(c, &p, r, &bins));
+        for (int64_t i = 0; i < p.channels * p.bins[0] * p.bins[1]; i++) {
+            int64_t channel = i / (p.bins[0] * p.bins[1]), bin[2] = {i / p.bins[1] % p.bins[0], i % p.bins[1]};
+            int64_t image = (bins.image * p.channels + channel) * p.in[0] * p.in[1];
+            hyp_array_set_f64(y, r * p.channels * p.bins[0] * p.bins[1] + i, pool_bin(&p, &bins, bin, x, image));
         }
     }
     return HYP_OK;

@@ -31,41 +31,55 @@ typedef struct hyp_sample_neighbours {
     double weights[HYP_SAMPLE_AXES][4];
 } hyp_sample_neighbours;
 
-HYP_PLACE_FN double hyp_sample_reflect(double x, double low, double high)
+/* `direction`: 1 where the result grows with x, -1 where it shrinks, 0 where it stays. */
+HYP_PLACE_FN double hyp_sample_reflect(double x, double low, double high, double *direction)
 {
     double range = high - low, over = x < low ? low - x : x - high;
+    *direction = 1;
     if (over <= 0) return x;
+    *direction = 0;
     if (range <= 0) return low;
     double rest = fmod(over, 2 * range);
     bool back = rest > range;
     if (back) rest -= range;
+    *direction = back ? 1 : -1;
     return (x < low) != back ? low + rest : high - rest;
 }
 
 /* An index on its way into the image. */
 HYP_PLACE_FN int64_t hyp_sample_inside(const hyp_sampler *s, double i, int64_t size)
 {
+    double direction;
     if (s->padding == HYP_SAMPLE_ZEROS) return i >= 0 && i < (double)size ? (int64_t)i : -1;
     if (s->padding == HYP_SAMPLE_REFLECTION)
-        i = s->align_corners ? hyp_sample_reflect(i, 0, (double)size - 1)
-                             : hyp_sample_reflect(i, -0.5, (double)size - 0.5);
+        i = s->align_corners ? hyp_sample_reflect(i, 0, (double)size - 1, &direction)
+                             : hyp_sample_reflect(i, -0.5, (double)size - 0.5, &direction);
     return (int64_t)fmin(fmax(i, 0.0), (double)size - 1);
 }
 
-/* The coordinate is from -1 to 1 over the image. One outside of it moves inside as a whole; with cubic weights each
- * neighbour does for itself, as in PyTorch and onnxruntime. */
-HYP_PLACE_FN void hyp_sample_find(const hyp_sampler *s, int32_t axis, double coordinate, hyp_sample_neighbours *out)
+/* Where a coordinate, which is from -1 to 1 over the image, lies along an axis. One outside of it moves inside as a whole; with
+ * cubic weights each neighbour does for itself, as in PyTorch and onnxruntime. `slope`: how fast the place moves with the
+ * coordinate, which it does not between elements of mode nearest, nor from the elements at either end on, where it is moved
+ * inside: as in PyTorch. */
+HYP_PLACE_FN double hyp_sample_place(const hyp_sampler *s, int32_t axis, double coordinate, double *slope)
 {
-    const double far = 1e9, a = -0.75;
-    int64_t size = s->dims[axis];
-    double n = (double)size,
-           x = s->align_corners ? HYP_PLACE_PRODUCT((coordinate + 1) / 2, n - 1)
+    const double far = 1e9, n = (double)s->dims[axis];
+    double x = s->align_corners ? HYP_PLACE_PRODUCT((coordinate + 1) / 2, n - 1)
                                 : (HYP_PLACE_PRODUCT(coordinate + 1, n) - 1) / 2;
-    double low = s->align_corners ? 0 : -0.5, high = n - 1 - low;
+    double low = s->align_corners ? 0 : -0.5, high = n - 1 - low, direction = isnan(x) || s->taps == 1 ? 0 : 1;
     x = isnan(x) ? -far : fmin(fmax(x, -far), far);
     if (s->taps == 1) x = rint(x);
     if (s->taps < 4 && s->padding == HYP_SAMPLE_BORDER && (x < low || x > high)) x = fmin(fmax(x, 0.0), n - 1);
-    if (s->taps < 4 && s->padding == HYP_SAMPLE_REFLECTION) x = hyp_sample_reflect(x, low, high);
+    if (s->taps < 4 && s->padding == HYP_SAMPLE_REFLECTION) x = hyp_sample_reflect(x, low, high, &direction);
+    if (s->taps < 4 && s->padding != HYP_SAMPLE_ZEROS && (x <= 0 || x >= n - 1)) direction = 0;
+    *slope = direction * (s->align_corners ? n - 1 : n) / 2;
+    return x;
+}
+
+HYP_PLACE_FN void hyp_sample_find(const hyp_sampler *s, int32_t axis, double coordinate, hyp_sample_neighbours *out)
+{
+    const double a = -0.75;
+    double slope, x = hyp_sample_place(s, axis, coordinate, &slope);
     double first = floor(x), r = x - first, *w = out->weights[axis];
     if (s->taps == 1) {
         w[0] = 1;
@@ -80,7 +94,23 @@ HYP_PLACE_FN void hyp_sample_find(const hyp_sampler *s, int32_t axis, double coo
         w[3] = hyp_cubic_far(a, 2 - r);
         first -= 1;
     }
-    for (int t = 0; t < s->taps; t++) out->at[axis][t] = hyp_sample_inside(s, first + t, size);
+    for (int t = 0; t < s->taps; t++) out->at[axis][t] = hyp_sample_inside(s, first + t, s->dims[axis]);
+}
+
+/* In place of the weights along an axis that hyp_sample_find has found, what they gain as the coordinate grows. */
+HYP_PLACE_FN void hyp_sample_slopes(const hyp_sampler *s, int32_t axis, double coordinate, hyp_sample_neighbours *out)
+{
+    const double a = -0.75;
+    double slope, x = hyp_sample_place(s, axis, coordinate, &slope), r = x - floor(x), *w = out->weights[axis];
+    if (s->taps < 4) {
+        w[0] = s->taps == 1 ? 0 : -slope;
+        w[1] = slope;
+    } else {
+        w[0] = slope * hyp_cubic_far_slope(a, r + 1);
+        w[1] = slope * hyp_cubic_near_slope(a, r);
+        w[2] = -slope * hyp_cubic_near_slope(a, 1 - r);
+        w[3] = -slope * hyp_cubic_far_slope(a, 2 - r);
+    }
 }
 
 /* All combinations of neighbours that are there: offsets into an image and weights. */

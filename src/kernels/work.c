@@ -9,7 +9,8 @@ hyp_kernel_work_fn hyp_kernel_work_each, hyp_kernel_work_random_uniform, hyp_ker
     hyp_kernel_work_conv, hyp_kernel_work_conv_transpose, hyp_kernel_work_conv_backward_weights, hyp_kernel_work_pool,
     hyp_kernel_work_recurrence, hyp_kernel_work_resize, hyp_kernel_work_grid_sample, hyp_kernel_work_affine_grid,
     hyp_kernel_work_roi_align, hyp_kernel_work_attention_gradient, hyp_kernel_work_linear_gradient,
-    hyp_kernel_work_non_max_suppression, hyp_kernel_work_unique;
+    hyp_kernel_work_non_max_suppression, hyp_kernel_work_unique, hyp_kernel_work_grid_sample_gradient,
+    hyp_kernel_work_roi_align_gradient;
 
 /* Elements of axes first .. rank of an array, in double, which cannot overflow. */
 static double elements(const hyp_array *a, int32_t first)
@@ -99,12 +100,24 @@ double hyp_kernel_work_resize(const hyp_kernel_call *c)
     return work;
 }
 
-/* A sum over the neighbours, up to 4 along each axis, for every channel. */
-double hyp_kernel_work_grid_sample(const hyp_kernel_call *c)
+/* So many neighbours, up to 4 along each axis, of a place. */
+static double neighbours(const hyp_kernel_call *c)
 {
     double taps = strcmp(c->attrs[0].sym, "nearest") == 0 ? 1 : strcmp(c->attrs[0].sym, "linear") == 0 ? 2 : 4;
-    double all = pow(taps, fmax(c->in[0].rank - 2, 0));
-    return 2 * (elements(&c->out[0], 0) + elements(&c->in[1], 0)) * all;
+    return pow(taps, fmax(c->in[0].rank - 2, 0));
+}
+
+/* A sum over the neighbours for every channel. */
+double hyp_kernel_work_grid_sample(const hyp_kernel_call *c)
+{
+    return 2 * (elements(&c->out[0], 0) + elements(&c->in[1], 0)) * neighbours(c);
+}
+
+/* The same, by the grid for every axis; the sums of an image are cleared and rounded. */
+double hyp_kernel_work_grid_sample_gradient(const hyp_kernel_call *c)
+{
+    double axes = strcmp(c->attrs[3].sym, "grid") == 0 ? fmax(c->in[0].rank - 2, 1) : 1;
+    return 2 * (elements(&c->in[2], 0) + elements(&c->in[1], 0)) * neighbours(c) * axes + 2 * elements(&c->out[0], 0);
 }
 
 double hyp_kernel_work_affine_grid(const hyp_kernel_call *c) { return 8 * elements(&c->out[0], 0); }
@@ -130,6 +143,12 @@ double hyp_kernel_work_roi_align(const hyp_kernel_call *c)
 {
     double samples = c->attrs[3].i > 0 ? (double)c->attrs[3].i : HYP_ROI_SAMPLES;
     return 8 * elements(&c->out[0], 0) * samples * samples;
+}
+
+double hyp_kernel_work_roi_align_gradient(const hyp_kernel_call *c)
+{
+    double samples = c->attrs[3].i > 0 ? (double)c->attrs[3].i : HYP_ROI_SAMPLES;
+    return 8 * elements(&c->in[3], 0) * samples * samples + 2 * elements(&c->out[0], 0);
 }
 
 /* Each class of each image sorts its boxes, and compares them with those that it has taken. */

@@ -3,7 +3,7 @@ import numpy as np
 import onnx
 from make_ops import case, d, i64
 from onnx.reference import ReferenceEvaluator
-from onnx.reference.ops import op_resize
+from onnx.reference.ops import op_grid_sample, op_resize
 
 rng = np.random.default_rng(73)
 
@@ -15,6 +15,14 @@ def in_double(f):
 
 op_resize._cubic_coeffs = in_double(op_resize._cubic_coeffs)
 op_resize._cubic_coeffs_antialias = in_double(op_resize._cubic_coeffs_antialias)
+
+
+def cubic_in_double(f):
+    """Differences of what is computed in 32 bits are no slopes."""
+    return lambda self, x, coeffs: f(self, float(x), coeffs)
+
+
+op_grid_sample.GridSample._gs_get_cubic_coeffs = cubic_in_double(op_grid_sample.GridSample._gs_get_cubic_coeffs)
 
 
 def rand(*shape):
@@ -110,7 +118,59 @@ def regions():
                      reference("RoiAlign", [d(x), d(rois), images], **attrs), "RoiAlign" if mode == "avg" else None, **attrs)
 
 
+def slopes(f, x, g, h):
+    """What the sum of g f(x) gains as each element of x grows, by differences that are exact for polynomials up to degree 4."""
+    out = np.zeros(x.shape)
+    for at in np.ndindex(*x.shape):
+        step = np.zeros(x.shape)
+        step[at] = h
+        near, far = (f(d(x) + k * step) - f(d(x) - k * step) for k in (1, 2))
+        out[at] = (d(g) * (8 * near - far)).sum() / (12 * h)
+    return out
+
+
+def grid_gradients():
+    """No place is one where a weight bends."""
+    x, g = rand(1, 2, 3, 4), rand(1, 2, 2, 2)
+    grid = ((2 * rng.integers(-20, 20, (1, 2, 2, 2)) + 1) / 32).astype(np.float32)
+    space = rand(1, 1, 2, 3, 2), ((2 * rng.integers(-20, 20, (1, 1, 1, 2, 3)) + 1) / 32).astype(np.float32), rand(1, 1, 1, 1, 2)
+    line = rand(2, 1, 5), ((2 * rng.integers(-20, 20, (2, 3, 1)) + 1) / 32).astype(np.float32), rand(2, 1, 3)
+
+    def put(name, x, grid, g, mode="linear", padding="zeros", corners=0):
+        attrs = {"mode": mode, "padding_mode": padding, "align_corners": corners}
+        text = f":mode {mode} :padding {padding}" + f" :align-corners {corners}" * corners
+        by_x = slopes(lambda x: reference("GridSample", [x, d(grid)], **attrs), x, g, 1)
+        by_grid = slopes(lambda grid: reference("GridSample", [d(x), grid], **attrs), grid, g, 1 / 128)
+        case("grid-sample-gradient", name, text, [x, grid, g], by_x)
+        case("grid-sample-gradient", name + ", by the grid", text + " :by grid", [x, grid, g], by_grid)
+
+    for mode in ["nearest", "linear", "cubic"]:
+        for padding in ["zeros", "border", "reflection"]:
+            for corners in [0, 1]:
+                if mode == "cubic":
+                    grid = np.clip(grid, -23 / 32, 23 / 32)
+                put(f"{mode}, {padding}{', corners' * corners}", x, grid, g, mode, padding, corners)
+    put("space", *space)
+    put("a line", *line, padding="reflection")
+
+
+def region_gradients():
+    x, images, g = rand(2, 1, 4, 5), i64(1, 0, 1), rand(3, 1, 2, 2)
+    x += (rng.permutation(x.size).reshape(x.shape) / 1024 + 1 / 4096).astype(np.float32)  # no two neighbours are equally large
+    rois = np.array([[0, 0, 4, 3], [1.5, 1, 5, 4.5], [-2, -2, 1, 9]], np.float32)
+    for mode in ["avg", "max"]:
+        for where in ["half_pixel", "output_half_pixel"]:
+            for sampling in [0, 2]:
+                attrs = {"mode": mode, "coordinate_transformation_mode": where, "output_height": 2, "output_width": 2,
+                         "sampling_ratio": sampling, "spatial_scale": 0.5}
+                by_x = slopes(lambda x: reference("RoiAlign", [x, d(rois), images], **attrs), x, g, 1 / 1024)
+                case("roi-align-gradient", f"{mode}, {where}, {sampling} samples",
+                     f":mode {mode} :coordinates {where} :bins (2 2) :sampling {sampling} :scale 0.5", [x, rois, images, g], by_x)
+
+
 def cases():
     resizes()
     grids()
     regions()
+    grid_gradients()
+    region_gradients()

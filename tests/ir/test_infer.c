@@ -160,6 +160,14 @@ static const row accepted[] = {
     {"(input %t (f32 n 3 4)) (%y (affine-grid :size (n 1 d 5 6) %t))", "f32[n d 5 6 3]"},
     {"(input %x (f32 n 3 h w)) (input %r (f32 k 4)) (input %i (i64 k)) (%y (roi-align :bins (7 5) %x %r %i))",
      "f32[k 3 7 5]"},
+    {"(input %x (f16 n 3 h w)) (input %g (f32 n 5 m 2)) (input %d (f16 n 3 5 m)) (%y (grid-sample-gradient %x %g %d)) "
+     "(%z (grid-sample-gradient :by grid %x %g %d))",
+     "f32[n 5 m 2]"},
+    {"(input %x (f16 n 3 h w)) (input %g (f32 n 5 m 2)) (input %d (f16 n 3 5 m)) (%y (grid-sample-gradient %x %g %d))",
+     "f32[n 3 h w]"},
+    {"(input %x (f16 n 3 h w)) (input %r (f16 k 4)) (input %i (i64 k)) (input %d (f16 k 3 7 5)) (%y (roi-align-gradient :bins "
+     "(7 5) %x %r %i %d))",
+     "f16[n 3 h w]"},
     /* contents */
     {X "(%y (size %x))", "i64[] = (* 12 batch)"},
     {X "(%s (shape %x)) (const %v (i64) 1) (%y (pad :before (1) :after (0) %s %v))", "i64[4] = 1 batch 3 4"},
@@ -378,6 +386,10 @@ static const row refused[] = {
     {X "(%y (resize :mode area :sizes (batch 6 8) %x))", "no mode 'area'"},
     {X "(input %s (f32 2)) (%y (resize :mode linear :sizes (batch 6 8) %x %s))", "3 floating-point numbers are wanted"},
     {X "(input %g (f32 batch 3 2)) (%y (grid-sample %x %g))", "the grid f32[batch 3 2] does not fit the images"},
+    {"(input %x (f32 2 3 4)) (input %g (f32 2 3 1)) (%y (grid-sample-gradient %x %g %x))", "is f32[2 3 4], f32[2 3 3] is wanted"},
+    {"(input %x (f32 2 3 4)) (input %g (f32 2 4 1)) (%y (grid-sample-gradient :by g %x %g %x))", "no by 'g'"},
+    {"(input %x (f32 2 3 4 4)) (input %r (f32 5 4)) (input %i (i64 5)) (%y (roi-align-gradient :bins (7 5) %x %r %i %x))",
+     "is f32[2 3 4 4], f32[5 3 7 5] is wanted"},
     {X "(%y (affine-grid :size (batch 1 5 6) %x))", "the matrices f32[batch 3 4] do not fit the size"},
     {X "(input %i (i64 3)) (%y (roi-align :bins (7 5) %x %x %i))", "the regions f32[batch 3 4] of the images"},
     {X "(%y (bit-cast :to i64 %x))", "f32[batch 3 4] cannot be read as 'i64'"},

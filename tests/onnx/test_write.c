@@ -68,7 +68,7 @@ static bool is_of_training(hyp_op op)
         HYP_OP_softmax_gradient, HYP_OP_softmax_stats,      HYP_OP_lstm_cells,   HYP_OP_lstm_gradient,  HYP_OP_gru_gradient,
         HYP_OP_rnn_gradient,     HYP_OP_conv_backward_weights, HYP_OP_max_pool_gradient, HYP_OP_norm_gradient,
         HYP_OP_all_reduce,       HYP_OP_random_uniform, HYP_OP_attention_gradient, HYP_OP_batch_norm, HYP_OP_batch_norm_stats,
-        HYP_OP_batch_norm_gradient, HYP_OP_linear_gradient};
+        HYP_OP_batch_norm_gradient, HYP_OP_linear_gradient, HYP_OP_grid_sample_gradient, HYP_OP_roi_align_gradient};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++)
         if (list[i] == op) return true;
     return false;

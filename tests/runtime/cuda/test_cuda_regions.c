@@ -109,8 +109,9 @@ static void boxes_that_do_not_overlap_equal_reference(void **state)
 
 /* ---- bins, grids ------------------------------------------------------------------------------------------------- */
 
+/* `back`: the gradient by the images. */
 static void build_roi_align(hyp_dtype dtype, const char *mode, const char *places, int64_t samples,
-                            const int64_t *images)
+                            const int64_t *images, bool back)
 {
     static const int64_t x_dims[] = {2, 3, 9, 11}, roi_dims[] = {4, 4}, y_dims[] = {4, 3, 2, 5}, bins[] = {2, 5},
                          four = 4;
@@ -118,9 +119,10 @@ static void build_roi_align(hyp_dtype dtype, const char *mode, const char *place
     pb_init(&builder);
     const uint32_t in[] = {number_weight(dtype, 4, x_dims, -3000, 3000, 7),
                            pb_weight(&builder, HYP_F32, 2, roi_dims, rois),
-                           pb_weight(&builder, HYP_I64, 1, &four, images)};
-    HypPlan__Call *call =
-        pb_call(&builder, "roi-align", 3, in, pb_output(&builder, "y", dtype, 4, pb_consts(&builder, 4, y_dims)));
+                           pb_weight(&builder, HYP_I64, 1, &four, images),
+                           back ? number_weight(dtype, 4, y_dims, -3000, 3000, 9) : 0};
+    HypPlan__Call *call = pb_call(&builder, back ? "roi-align-gradient" : "roi-align", back ? 4 : 3, in,
+                                  pb_output(&builder, "y", dtype, 4, pb_consts(&builder, 4, back ? x_dims : y_dims)));
     pb_call_symbol(&builder, call, mode);
     pb_call_symbol(&builder, call, places);
     pb_call_ints(&builder, call, 2, bins);
@@ -135,9 +137,9 @@ static void bins_of_regions_equal_reference(void **state)
     (void)state;
     static const int64_t images[] = {1, 0, -1, -2};
     for (size_t t = 0; t < TYPES; t++)
-        for (int form = 0; form < 8; form++) {
+        for (int form = 0; form < 16; form++) {
             build_roi_align(types[t], form & 1 ? "max" : "avg", form & 2 ? "half_pixel" : "output_half_pixel",
-                            form & 4 ? 3 : 0, images);
+                            form & 4 ? 3 : 0, images, form & 8);
             check_once(tolerance_of(types[t], 16));
         }
 }
@@ -274,10 +276,12 @@ static void what_is_out_of_range_is_an_error(void **state)
     check_fails(2, "index 8 is out of range");
     build_suppression(HYP_F32, &in_one);
     check_fails(2, "index 3 is out of range");
-    build_roi_align(HYP_F32, "avg", "half_pixel", 2, images);
-    check_fails(1, "index 2 is out of range");
-    build_roi_align(HYP_F32, "avg", "half_pixel", 5000, (const int64_t[]){0, 0, 0, 0});
-    check_fails(1, "is out of range");
+    for (int back = 0; back < 2; back++) {
+        build_roi_align(HYP_F32, "avg", "half_pixel", 2, images, back);
+        check_fails(1, "index 2 is out of range");
+        build_roi_align(HYP_F32, "avg", "half_pixel", 5000, (const int64_t[]){0, 0, 0, 0}, back);
+        check_fails(1, "is out of range");
+    }
     places[5] = 80;
     build_unpool(HYP_F32, places, false);
     check_fails(1, "index 80 is out of range");

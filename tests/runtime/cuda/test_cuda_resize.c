@@ -143,46 +143,66 @@ static void large_images_equal_reference(void **state)
         }
 }
 
-/* Places within the images and outside of them, and what is no number; channels for more than one thread. */
+typedef struct sampled {
+    size_t rank;
+    int64_t x[5], y[5];
+} sampled;
+
+/* Places within the images and outside of them, and what is no number. */
+static uint32_t places_weight(const sampled *shape, uint64_t random)
+{
+    const size_t axes = shape->rank - 2;
+    float grid[512];
+    int64_t dims[5] = {shape->x[0]}, count = shape->x[0] * (int64_t)axes;
+    for (size_t a = 0; a < axes; a++) count *= dims[a + 1] = shape->y[a + 2];
+    dims[shape->rank - 1] = (int64_t)axes;
+    assert_true(count <= 512);
+    for (int64_t i = 0; i < count; i++) grid[i] = (float)random_between(&random, -1600, 1600) / 1000;
+    grid[count / 2] = NAN;
+    grid[0] = 1;
+    return pb_weight(&builder, HYP_F32, shape->rank, dims, grid);
+}
+
+/* `by` not NULL: the gradient by x or the grid. */
+static void check_samples(const sampled *shape, const char *mode, const char *padding, const char *by, unsigned number)
+{
+    const size_t rank = shape->rank;
+    const hyp_dtype dtype = types[number % 4], narrow = dtype == HYP_F64 ? dtype : HYP_F32;
+    int64_t dims[DC_MAX_TENSORS][HYP_MAX_RANK] = {{0}}, grid[5] = {shape->x[0]};
+    bool by_grid = by && strcmp(by, "grid") == 0;
+    pb_init(&builder);
+    const uint32_t in[] = {pb_input(&builder, "x", dtype, rank, pb_consts(&builder, rank, shape->x)),
+                           places_weight(shape, number),
+                           by ? pb_input(&builder, "g", dtype, rank, pb_consts(&builder, rank, shape->y)) : 0};
+    memcpy(grid + 1, shape->y + 2, (rank - 2) * sizeof *grid);
+    grid[rank - 1] = (int64_t)rank - 2;
+    uint32_t *result = pb_consts(&builder, rank, by_grid ? grid : by ? shape->x : shape->y);
+    HypPlan__Call *call = pb_call(&builder, by ? "grid-sample-gradient" : "grid-sample", by ? 3 : 2, in,
+                                  pb_output(&builder, "y", by_grid ? HYP_F32 : by ? narrow : dtype, rank, result));
+    pb_call_symbol(&builder, call, mode);
+    pb_call_symbol(&builder, call, padding);
+    pb_call_int(&builder, call, number % 2);
+    if (by) pb_call_symbol(&builder, call, by);
+    memcpy(dims[0], shape->x, rank * sizeof *shape->x);
+    memcpy(dims[1], shape->y, rank * sizeof *shape->y);
+    check_plan(&dev, &builder, (const int64_t(*)[HYP_MAX_RANK])dims, tolerance_of(by ? HYP_F32 : dtype, 64));
+}
+
+/* Channels for more than one thread, rows for more than one. */
 static void samples_at_places_equal_reference(void **state)
 {
     (void)state;
-    static const char *const paddings[] = {"zeros", "border", "reflection"};
-    static const struct {
-        size_t rank;
-        int64_t x[5], y[5];
-    } shapes[] = {{4, {2, 3, 5, 6}, {2, 3, 4, 7}},
-                  {5, {2, 2, 3, 4, 5}, {2, 2, 2, 3, 4}},
-                  {3, {1, 19, 9}, {1, 19, 5}},
-                  {4, {2, 0, 3, 3}, {2, 0, 2, 2}}};
+    static const char *const paddings[] = {"zeros", "border", "reflection"}, *const by[] = {NULL, "x", "grid"};
+    static const sampled shapes[] = {{4, {2, 3, 5, 6}, {2, 3, 4, 7}},
+                                     {5, {2, 2, 3, 4, 5}, {2, 2, 2, 3, 4}},
+                                     {3, {1, 19, 9}, {1, 19, 5}},
+                                     {4, {2, 0, 3, 3}, {2, 0, 2, 2}}};
     unsigned number = 0;
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
         for (size_t m = 0; m < sizeof modes / sizeof *modes; m++)
-            for (size_t p = 0; p < sizeof paddings / sizeof *paddings; p++) {
-                const size_t rank = shapes[s].rank, axes = rank - 2;
-                const hyp_dtype dtype = types[number++ % 4];
-                float grid[512];
-                int64_t grid_dims[5] = {shapes[s].x[0]}, count = shapes[s].x[0] * (int64_t)axes;
-                uint64_t random = number;
-                for (size_t a = 0; a < axes; a++) count *= grid_dims[a + 1] = shapes[s].y[a + 2];
-                grid_dims[rank - 1] = (int64_t)axes;
-                assert_true(count <= 512);
-                for (int64_t i = 0; i < count; i++) grid[i] = (float)random_between(&random, -1600, 1600) / 1000;
-                grid[count / 2] = NAN;
-                grid[0] = 1;
-                pb_init(&builder);
-                const uint32_t in[] = {pb_input(&builder, "x", dtype, rank, pb_consts(&builder, rank, shapes[s].x)),
-                                       pb_weight(&builder, HYP_F32, rank, grid_dims, grid)};
-                HypPlan__Call *call =
-                    pb_call(&builder, "grid-sample", 2, in,
-                            pb_output(&builder, "y", dtype, rank, pb_consts(&builder, rank, shapes[s].y)));
-                pb_call_symbol(&builder, call, modes[m]);
-                pb_call_symbol(&builder, call, paddings[p]);
-                pb_call_int(&builder, call, number % 2);
-                int64_t dims[DC_MAX_TENSORS][HYP_MAX_RANK] = {{0}};
-                memcpy(dims[0], shapes[s].x, rank * sizeof *shapes[s].x);
-                check_plan(&dev, &builder, (const int64_t(*)[HYP_MAX_RANK])dims, tolerance_of(dtype, 64));
-            }
+            for (size_t p = 0; p < sizeof paddings / sizeof *paddings; p++, number++)
+                for (size_t i = 0; i < sizeof by / sizeof *by; i++)
+                    check_samples(&shapes[s], modes[m], paddings[p], by[i], number);
 }
 
 /* Scales that the data give are refused when the plan is loaded, by name. */

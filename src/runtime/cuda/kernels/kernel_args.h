@@ -27,8 +27,8 @@
     X(locate) X(topk_short) X(topk_long) X(sort_short) X(sort_long) \
     X(scan_f64) X(scan_u64) X(scan_of_f32) X(scan_of_f16) X(scan_of_bf16) X(scan_of_i64) \
     X(one_hot) X(trilu) X(reverse) X(resize_lists) X(resize_f32) X(resize_f64) X(resize_rows_2) X(resize_rows_4) \
-    X(resize_nearest) X(sample_f32) X(sample_f64) \
-    X(affine_grid) X(roi_align) X(unpool) X(suppress) X(suppressed) \
+    X(resize_nearest) X(sample_f32) X(sample_f64) X(sample_back_f32) X(sample_back_f64) \
+    X(sample_slopes_f32) X(sample_slopes_f64) X(affine_grid) X(roi_align) X(roi_align_back) X(unpool) X(suppress) X(suppressed) \
     X(nonzero) X(tensor_scatter) X(lrn) X(product_f64) X(product_u64) \
     X(range_f64) X(range_u64) X(random_uniform) X(prefetch) \
     X(conv_f32) X(conv_f64) X(conv_u64) X(conv_transpose_f32) X(conv_transpose_f64) X(conv_transpose_u64) \

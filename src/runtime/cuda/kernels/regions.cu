@@ -113,6 +113,101 @@ __device__ __forceinline__ void pool_regions(const hyp_cuda_roi_align &p)
     }
 }
 
+// Whether samples of a bin, or of bins side by side, may have an element at this place as a neighbour: no where they are all
+// further away.
+__device__ __forceinline__ bool may_reach(const roi_bin &first, double bins, int64_t place)
+{
+    const double end = first.start + first.size * bins, at = (double)place;
+    return !(fmin(first.start, end) > at + 2) && !(fmax(first.start, end) < at - 2);
+}
+
+// How much the samples of a bin, along one axis, have of an element.
+__device__ __forceinline__ double share_of(const roi_bin &bin, int64_t size, int64_t place)
+{
+    double share = 0;
+#pragma unroll 1
+    for (int64_t i = 0; i < bin.samples; i++) {
+        int64_t places[2];
+        double weights[2];
+        if (!locate_sample(bin.at(i), size, places, weights)) continue;
+        for (int k = 0; k < 2; k++) share += places[k] == place ? weights[k] : 0;
+    }
+    return share;
+}
+
+// The weight with which an element was the first of the largest that a bin saw; 0 where it was not.
+__device__ __forceinline__ double weight_as_largest(const hyp_cuda_roi_align &p, const roi_bin &down, const roi_bin &across,
+                                                    int64_t image, int64_t wanted)
+{
+    double most = 0, weight = 0;
+    int64_t chosen = -1;
+    bool any = false;
+#pragma unroll 1
+    for (int64_t i = 0; i < down.samples * across.samples; i++) {
+        int64_t rows[2], columns[2];
+        double down_weight[2], across_weight[2];
+        const int64_t j = i / across.samples;
+        const bool there = locate_sample(down.at(j), p.in[1], rows, down_weight) &&
+                           locate_sample(across.at(i - j * across.samples), p.in[0], columns, across_weight);
+#pragma unroll
+        for (int n = 0; n < 4; n++) {
+            const double w = there ? rounded_product(down_weight[n / 2], across_weight[n % 2]) : 0;
+            const int64_t at = there ? rows[n / 2] * p.in[0] + columns[n % 2] : -1;
+            const double v = there ? rounded_product(w, load<double>(p.dtype, p.x, image + at)) : 0;
+            if (any && most >= v) continue;
+            any = true;
+            most = v;
+            chosen = at;
+            weight = w;
+        }
+    }
+    return chosen == wanted ? weight : 0;
+}
+
+// A thread has an element of x, and goes through all regions of its image.
+__device__ __forceinline__ void unpool_regions(const hyp_cuda_roi_gradient &q)
+{
+    const hyp_cuda_roi_align &p = q.of;
+    const double bins_across = (double)p.bins[0].size, bins_down = (double)p.bins[1].size;
+#pragma unroll 1
+    for (int64_t i = first_thread(); i < p.total; i += thread_count()) {
+        const int64_t line = divide(i, q.in[0]), column = i - line * q.in[0].size;
+        const int64_t plane = divide(line, q.in[1]), row = line - plane * q.in[1].size;
+        const int64_t own = divide(plane, p.channels), channel = plane - own * p.channels.size, at = row * p.in[0] + column;
+        double sum = 0;
+#pragma unroll 1
+        for (int64_t region = 0; region < q.regions; region++) {
+            const int64_t image = load<int64_t>(p.image_dtype, p.images, region);
+            const roi_bin across(p, region, 0, 0), down(p, region, 1, 0);
+            const bool too_many = across.samples > p.most || down.samples > p.most;
+            if (too_many || image < -p.image_count || image >= p.image_count) {
+                report_index(p.error, p.step, too_many ? region : image);
+                continue;
+            }
+            if ((image < 0 ? image + p.image_count : image) != own) continue;
+            if (!may_reach(down, bins_down, row) || !may_reach(across, bins_across, column)) continue;
+            const int64_t g = (region * p.channels.size + channel) * p.bins[1].size * p.bins[0].size;
+            const double count = (double)(down.samples * across.samples);
+#pragma unroll 1
+            for (int64_t j = 0; j < p.bins[1].size; j++) {
+                const roi_bin below(p, region, 1, j);
+                if (!may_reach(below, 1, row)) continue;
+                const double of_row = p.largest ? 1 : share_of(below, p.in[1], row);
+                if (of_row == 0) continue;
+#pragma unroll 1
+                for (int64_t k = 0; k < p.bins[0].size; k++) {
+                    const roi_bin beside(p, region, 0, k);
+                    if (!may_reach(beside, 1, column)) continue;
+                    const double share = p.largest ? weight_as_largest(p, below, beside, plane * p.in[0] * p.in[1], at)
+                                                   : of_row * share_of(beside, p.in[0], column) / count;
+                    if (share != 0) sum += share * load<double>(p.dtype, q.g, g + j * p.bins[0].size + k);
+                }
+            }
+        }
+        store<double>(p.dtype, p.y, i, sum);
+    }
+}
+
 // ---- back from pools ----------------------------------------------------------------------------------------------
 
 __device__ __forceinline__ void claim_places(const hyp_cuda_unpool &p)
@@ -270,6 +365,7 @@ __device__ __forceinline__ void list_boxes(const hyp_cuda_suppressed &p)
 
 KERNEL(affine_grid, hyp_cuda_affine_grid, move_grid(p))
 KERNEL(roi_align, hyp_cuda_roi_align, pool_regions(p))
+KERNEL(roi_align_back, hyp_cuda_roi_gradient, unpool_regions(p))
 KERNEL(unpool, hyp_cuda_unpool, put_back(p))
 KERNEL(suppress, hyp_cuda_suppress, suppress_boxes(p))
 KERNEL(suppressed, hyp_cuda_suppressed, list_boxes(p))

@@ -28,6 +28,14 @@ typedef struct hyp_cuda_roi_align {
     uint32_t largest, half_pixel, step;
 } hyp_cuda_roi_align;
 
+/* The gradient of that by x, where g[region, channel, bins...] is that by its result: y and total are of x's elements. */
+typedef struct hyp_cuda_roi_gradient {
+    hyp_cuda_roi_align of;
+    uint64_t g;
+    hyp_cuda_extent in[2]; /* of x, the innermost first */
+    int64_t regions;
+} hyp_cuda_roi_gradient;
+
 enum { HYP_CUDA_UNPOOL_CLEAR, HYP_CUDA_UNPOOL_CLAIM, HYP_CUDA_UNPOOL_TAKE };
 
 /* y is 0 but where the places of x's elements, which count those of [channels, sizes...], say; of several at one place

@@ -48,7 +48,7 @@ hyp_cuda_call_fn hyp_cuda_add_affine_grid, hyp_cuda_add_all_reduce, hyp_cuda_add
     hyp_cuda_add_recurrence_gradient, hyp_cuda_add_resize, hyp_cuda_add_reverse, hyp_cuda_add_roi_align,
     hyp_cuda_add_suppression, hyp_cuda_add_unpool, hyp_cuda_add_scan, hyp_cuda_add_scatter_elements,
     hyp_cuda_add_scatter_nd, hyp_cuda_add_softmax_gradient, hyp_cuda_add_softmax_stats, hyp_cuda_add_tensor_scatter,
-    hyp_cuda_add_topk, hyp_cuda_add_trilu;
+    hyp_cuda_add_topk, hyp_cuda_add_trilu, hyp_cuda_add_grid_sample_gradient, hyp_cuda_add_roi_align_gradient;
 
 /* What the compiler may call is a list of its own: kernel-calls in profiles/h200.profile. */
 static const struct {
@@ -80,6 +80,8 @@ static const struct {
     {"grid-sample", hyp_cuda_add_grid_sample},
     {"affine-grid", hyp_cuda_add_affine_grid},
     {"roi-align", hyp_cuda_add_roi_align},
+    {"grid-sample-gradient", hyp_cuda_add_grid_sample_gradient},
+    {"roi-align-gradient", hyp_cuda_add_roi_align_gradient},
     {"max-unpool", hyp_cuda_add_unpool},
     {"nonzero", hyp_cuda_add_nonzero},
     {"non-max-suppression", hyp_cuda_add_suppression},

@@ -6,7 +6,7 @@
 #include "runtime/cuda/kernels/regions_args.h"
 #include "runtime/cuda/ops/steps.h"
 
-hyp_cuda_call_fn hyp_cuda_add_affine_grid, hyp_cuda_add_roi_align, hyp_cuda_add_unpool;
+hyp_cuda_call_fn hyp_cuda_add_affine_grid, hyp_cuda_add_roi_align, hyp_cuda_add_roi_align_gradient, hyp_cuda_add_unpool;
 
 hyp_status hyp_cuda_add_affine_grid(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
 {
@@ -27,6 +27,26 @@ hyp_status hyp_cuda_add_affine_grid(hyp_cuda_build *b, const HypPlan__Call *k, c
                                sizeof slots / sizeof *slots);
 }
 
+/* All but addresses; total: of a launch's results. */
+static hyp_cuda_roi_align roi_args(const hyp_cuda_build *b, const hyp_kernel_call *c, const hyp_roi_align *p, int64_t total)
+{
+    return (hyp_cuda_roi_align){.error = b->session->error_at,
+                                .channels = hyp_cuda_extent_of(p->channels),
+                                .bins = {hyp_cuda_extent_of(p->bins[1]), hyp_cuda_extent_of(p->bins[0])},
+                                .image_count = c->in[0].dims[0],
+                                .in = {p->in[1], p->in[0]},
+                                .total = total,
+                                .samples = p->samples,
+                                .most = HYP_ROI_SAMPLES,
+                                .scale = p->scale,
+                                .dtype = c->out[0].dtype,
+                                .region_dtype = c->in[1].dtype,
+                                .image_dtype = c->in[2].dtype,
+                                .largest = p->largest,
+                                .half_pixel = p->half_pixel,
+                                .step = b->step};
+}
+
 hyp_status hyp_cuda_add_roi_align(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
 {
     const hyp_array *y = &c->out[0];
@@ -34,26 +54,31 @@ hyp_status hyp_cuda_add_roi_align(hyp_cuda_build *b, const HypPlan__Call *k, con
     HYP_TRY(hyp_kernel_read_roi_align(c, &p));
     if (y->count == 0) return HYP_OK;
     HYP_TRY(hyp_cuda_need_report(b));
-    const hyp_cuda_roi_align args = {.error = b->session->error_at,
-                                     .channels = hyp_cuda_extent_of(p.channels),
-                                     .bins = {hyp_cuda_extent_of(p.bins[1]), hyp_cuda_extent_of(p.bins[0])},
-                                     .image_count = c->in[0].dims[0],
-                                     .in = {p.in[1], p.in[0]},
-                                     .total = y->count,
-                                     .samples = p.samples,
-                                     .most = HYP_ROI_SAMPLES,
-                                     .scale = p.scale,
-                                     .dtype = y->dtype,
-                                     .region_dtype = c->in[1].dtype,
-                                     .image_dtype = c->in[2].dtype,
-                                     .largest = p.largest,
-                                     .half_pixel = p.half_pixel,
-                                     .step = b->step};
+    const hyp_cuda_roi_align args = roi_args(b, c, &p, y->count);
     const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_roi_align, x, hyp_plan_call_input(k, 0)),
                                    HYP_CUDA_SLOT(hyp_cuda_roi_align, regions, hyp_plan_call_input(k, 1)),
                                    HYP_CUDA_SLOT(hyp_cuda_roi_align, images, hyp_plan_call_input(k, 2)),
                                    HYP_CUDA_SLOT(hyp_cuda_roi_align, y, k->outputs[0] + 1)};
     return hyp_cuda_add_spread(b, HYP_CUDA_KERNEL_roi_align, y->count, &args, sizeof args, slots,
+                               sizeof slots / sizeof *slots);
+}
+
+hyp_status hyp_cuda_add_roi_align_gradient(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+{
+    const hyp_array *y = &c->out[0];
+    hyp_roi_align p;
+    HYP_TRY(hyp_kernel_read_roi_align_gradient(c, &p));
+    if (y->count == 0) return HYP_OK;
+    HYP_TRY(hyp_cuda_need_report(b));
+    const hyp_cuda_roi_gradient args = {.of = roi_args(b, c, &p, y->count),
+                                        .in = {hyp_cuda_extent_of(p.in[1]), hyp_cuda_extent_of(p.in[0])},
+                                        .regions = c->in[3].count > 0 ? p.regions : 0};
+    const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_roi_gradient, of.x, hyp_plan_call_input(k, 0)),
+                                   HYP_CUDA_SLOT(hyp_cuda_roi_gradient, of.regions, hyp_plan_call_input(k, 1)),
+                                   HYP_CUDA_SLOT(hyp_cuda_roi_gradient, of.images, hyp_plan_call_input(k, 2)),
+                                   HYP_CUDA_SLOT(hyp_cuda_roi_gradient, g, hyp_plan_call_input(k, 3)),
+                                   HYP_CUDA_SLOT(hyp_cuda_roi_gradient, of.y, k->outputs[0] + 1)};
+    return hyp_cuda_add_spread(b, HYP_CUDA_KERNEL_roi_align_back, y->count, &args, sizeof args, slots,
                                sizeof slots / sizeof *slots);
 }
 

@@ -6,7 +6,7 @@
 #include "runtime/cuda/ops/boxes.h"
 #include "runtime/cuda/ops/steps.h"
 
-hyp_cuda_call_fn hyp_cuda_add_grid_sample;
+hyp_cuda_call_fn hyp_cuda_add_grid_sample, hyp_cuda_add_grid_sample_gradient;
 
 hyp_status hyp_cuda_add_grid_sample(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
 {
@@ -24,5 +24,35 @@ hyp_status hyp_cuda_add_grid_sample(hyp_cuda_build *b, const HypPlan__Call *k, c
                                    HYP_CUDA_SLOT(hyp_cuda_sample, grid, hyp_plan_call_input(k, 1)),
                                    HYP_CUDA_SLOT(hyp_cuda_sample, y, k->outputs[0] + 1)};
     const hyp_cuda_kernel kernel = x->dtype == HYP_F64 ? HYP_CUDA_KERNEL_sample_f64 : HYP_CUDA_KERNEL_sample_f32;
+    return hyp_cuda_add_spread(b, kernel, args.total, &args, sizeof args, slots, sizeof slots / sizeof *slots);
+}
+
+hyp_status hyp_cuda_add_grid_sample_gradient(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
+{
+    enum { THREADS = 1 << 16 }; /* about so many: more would look through all places for fewer rows each */
+    const hyp_array *x = &c->in[0], *y = &c->out[0];
+    const bool wide = x->dtype == HYP_F64;
+    hyp_cuda_sample_gradient args = {.dtype = x->dtype, .grid_dtype = c->in[1].dtype};
+    bool by_grid;
+    HYP_TRY(hyp_kernel_read_grid_sample_gradient(c, &args.sampler, &by_grid));
+    if (y->count == 0) return HYP_OK;
+    args.places = hyp_cuda_extent_of(args.sampler.places);
+    args.channels = hyp_cuda_extent_of(x->dims[1]);
+    args.axes = hyp_cuda_extent_of(args.sampler.axes);
+    args.total = y->count;
+    if (!by_grid) {
+        const int64_t planes = x->dims[0] * x->dims[1], size = x->dims[2];
+        int64_t bands = THREADS / planes > 1 ? THREADS / planes : 1;
+        args.rows = bands < size ? (size + bands - 1) / bands : 1;
+        bands = (size + args.rows - 1) / args.rows;
+        args.bands = hyp_cuda_extent_of(bands);
+        args.total = planes * bands;
+    }
+    const hyp_cuda_slot slots[] = {HYP_CUDA_SLOT(hyp_cuda_sample_gradient, x, hyp_plan_call_input(k, 0)),
+                                   HYP_CUDA_SLOT(hyp_cuda_sample_gradient, grid, hyp_plan_call_input(k, 1)),
+                                   HYP_CUDA_SLOT(hyp_cuda_sample_gradient, g, hyp_plan_call_input(k, 2)),
+                                   HYP_CUDA_SLOT(hyp_cuda_sample_gradient, y, k->outputs[0] + 1)};
+    const hyp_cuda_kernel kernel = by_grid ? (wide ? HYP_CUDA_KERNEL_sample_slopes_f64 : HYP_CUDA_KERNEL_sample_slopes_f32)
+                                           : (wide ? HYP_CUDA_KERNEL_sample_back_f64 : HYP_CUDA_KERNEL_sample_back_f32);
     return hyp_cuda_add_spread(b, kernel, args.total, &args, sizeof args, slots, sizeof slots / sizeof *slots);
 }
