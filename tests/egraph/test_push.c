@@ -190,6 +190,30 @@ static void origins_outlive_a_state(void **state)
     hyp_egraph_destroy(eg);
 }
 
+/* An e-node of an application that a limit has cut has no origin, also when the application is made up for; what that makes
+ * has one. */
+static void what_a_limit_cut_has_no_origin(void **state)
+{
+    (void)state;
+    hyp_egraph *eg = new_graph(true, NULL);
+    hyp_ruleset *rules = rules_of(eg, "(rule r (f ?x) => (g (h ?x) (k ?x)))");
+    hyp_egraph_run_options options = {.size = sizeof options, .max_nodes = 3};
+    hyp_egraph_run_report report;
+    term(eg, "(f a)");
+    for (int round = 0; round < 2; round++) {
+        must(hyp_egraph_run(eg, rules, &options, &report, &diag));
+        assert_int_equal(report.stop, round ? HYP_STOP_SATURATED : HYP_STOP_NODES);
+        assert_int_equal(hyp_egraph_enode_bound(eg), round ? 5 : 3);
+        hyp_egraph_run_report_dispose(&report);
+        must(hyp_egraph_check(eg, &diag));
+        for (hyp_enode_id n = 0; n < 3; n++) assert_int_equal(hyp_egraph_origin(eg, n).rule, HYP_NONE);
+        options.max_nodes = 0;
+    }
+    for (hyp_enode_id n = 3; n < 5; n++) assert_int_equal(hyp_egraph_origin(eg, n).matched[0], 1);
+    hyp_ruleset_destroy(rules);
+    hyp_egraph_destroy(eg);
+}
+
 /* Operators whose e-nodes a pop takes back are as if they had never had one, and may come again. */
 static void operators_come_and_go(void **state)
 {
@@ -300,6 +324,7 @@ int main(void)
         cmocka_unit_test(rules_outlive_a_state),
         cmocka_unit_test(facts_go_back),
         cmocka_unit_test(origins_outlive_a_state),
+        cmocka_unit_test(what_a_limit_cut_has_no_origin),
         cmocka_unit_test(operators_come_and_go),
         cmocka_unit_test(rulesets_come_and_go),
         cmocka_unit_test(proofs_are_of_the_moment),

@@ -1,7 +1,7 @@
 /* Recomputes every invariant of a rebuilt e-graph from its rows alone, and compares. */
 #include <string.h>
 
-#include "egraph/core/state.h"
+#include "egraph/core/record.h"
 #include "egraph/core/table.h"
 
 static hyp_status broken(hyp_diag *diag, const char *what, size_t where)
@@ -143,10 +143,13 @@ static hyp_status check_proofs(hyp_egraph *eg, hyp_diag *diag)
 {
     size_t trees = 0;
     for (uint32_t i = 0; eg->explain && i < eg->row_count; i++) {
-        uint32_t parent = eg->proofs.parent[i];
-        trees += parent == HYP_NONE;
-        if (parent != HYP_NONE && hyp_eg_find(eg, parent) != hyp_eg_find(eg, i))
-            return broken(diag, "a proof joins two classes", i);
+        trees += eg->proofs.edge[i] == HYP_NONE;
+        if (eg->proofs.edge[i] == HYP_NONE) continue;
+        if (eg->proofs.edge[i] >= hyp_app_place(eg)) return broken(diag, "an edge has no record", i);
+        const hyp_app app = hyp_app_read(eg, eg->proofs.edge[i]);
+        uint32_t left = hyp_app_side(&app, 0), right = hyp_app_side(&app, 1);
+        if (left != i && right != i) return broken(diag, "the record of an edge is of other e-nodes", i);
+        if (hyp_eg_find(eg, left) != hyp_eg_find(eg, right)) return broken(diag, "a proof joins two classes", i);
     }
     return !eg->explain || trees == eg->class_count ? HYP_OK : broken(diag, "the proof forest is wrong", trees);
 }

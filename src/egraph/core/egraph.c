@@ -266,9 +266,8 @@ hyp_status hyp_egraph_union(hyp_egraph *eg, hyp_class_id a, hyp_class_id b, cons
         hyp_symbol symbol;
         HYP_TRY(hyp_egraph_symbol(eg, reason ? reason : "given", &symbol, diag));
         HYP_TRY(hyp_eg_reserve_union(eg, diag));
-        HYP_TRY(hyp_proof_reserve(eg, 2, 1, diag));
-        why = hyp_app_place(eg);
-        hyp_app_end(eg, hyp_app_put(hyp_app_put(hyp_app_begin(eg), HYP_APP_STATED), symbol));
+        HYP_TRY(hyp_proof_reserve(eg, 3, 1, diag));
+        why = hyp_proof_state(eg, a, b, symbol);
     }
     HYP_TRY(hyp_eg_union(eg, a, b, why, &changed, diag));
     if (out_changed) *out_changed = changed;

@@ -5,7 +5,7 @@
  * index, and for proofs the record of its congruence and what it was given. */
 bool hyp_eg_affordable(const hyp_egraph *eg, size_t more)
 {
-    enum { FOR_LOGS = 4 * sizeof(uint32_t), FOR_INDEX = 24 * sizeof(uint32_t), FOR_PROOFS = 4 * sizeof(uint32_t) };
+    enum { FOR_LOGS = 4 * sizeof(uint32_t), FOR_INDEX = 24 * sizeof(uint32_t), FOR_PROOFS = 6 * sizeof(uint32_t) };
     size_t each = FOR_LOGS + (hyp_eg_analysed(eg) ? FOR_INDEX : 0) + (eg->explain ? FOR_PROOFS : 0);
     size_t held_back = each * eg->row_count;
     return !eg->max_bytes || eg->rebuilding || eg->bytes + more + held_back <= eg->max_bytes;

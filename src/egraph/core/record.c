@@ -5,8 +5,8 @@
 
 hyp_status hyp_proof_reserve(hyp_egraph *eg, size_t numbers, size_t records, hyp_diag *diag)
 {
-    size_t want = eg->proofs.apps.len + numbers * HYP_APP_NUMBER + records;
-    if (want / 2 > HYP_WHY_LIMIT)
+    size_t want = eg->proofs.apps.len + numbers * HYP_APP_NUMBER + records * HYP_APP_HEAD + HYP_APP_BEHIND;
+    if (want > HYP_PLACE_LIMIT)
         return hyp_fail(diag, HYP_ERR_LIMIT, "the record of rule applications is full; explain fewer steps");
     if (!eg->rebuilding || !eg->max_bytes || want <= eg->proofs.apps.cap)
         return hyp_eg_reserve(eg, &eg->proofs.apps, want, diag);
@@ -86,25 +86,42 @@ hyp_status hyp_proof_kind(hyp_egraph *eg, const hyp_app_kind *kind, uint32_t *kn
 }
 
 /* Whether the path from a to its root is shorter than that from b: found in as many steps as the shorter has. */
-static bool is_nearer(const uint32_t *parent, uint32_t a, uint32_t b)
+static bool is_nearer(const hyp_egraph *eg, uint32_t a, uint32_t b)
 {
-    while (parent[a] != HYP_NONE && parent[b] != HYP_NONE) a = parent[a], b = parent[b];
-    return parent[a] == HYP_NONE && parent[b] != HYP_NONE;
+    const uint32_t *edge = eg->proofs.edge;
+    while (edge[a] != HYP_NONE && edge[b] != HYP_NONE) a = hyp_proof_parent(eg, a), b = hyp_proof_parent(eg, b);
+    return edge[a] == HYP_NONE && edge[b] != HYP_NONE;
 }
 
-void hyp_proof_edge(hyp_egraph *eg, uint32_t a, uint32_t b, uint32_t why)
+void hyp_proof_edge(hyp_egraph *eg, uint32_t a, uint32_t b, uint32_t place)
 {
-    uint32_t *parent = eg->proofs.parent, *label = eg->proofs.why;
-    /* Turn the shorter path to a root around, then hang its beginning under the other e-node. The low bit of a label is set
-     * where the edge goes from right to left. */
-    bool turn_a = is_nearer(parent, a, b);
-    uint32_t below = turn_a ? b : a, node = turn_a ? a : b, carried = why << 1 | !turn_a;
+    /* Turn the shorter path to a root around, then hang its beginning under the other e-node: each edge goes to the e-node that
+     * was its upper end. */
+    uint32_t node = is_nearer(eg, a, b) ? a : b, carried = place;
     while (node != HYP_NONE) {
-        uint32_t above = parent[node], edge = label[node];
-        parent[node] = below;
-        label[node] = carried;
-        carried = edge ^ 1;
-        below = node;
+        uint32_t above = hyp_proof_parent(eg, node), edge = eg->proofs.edge[node];
+        eg->proofs.edge[node] = carried;
+        carried = edge;
         node = above;
     }
+}
+
+/* The record of a union without a rule. */
+static uint32_t write_record(hyp_egraph *eg, uint32_t what, const uint32_t *ids, uint32_t count)
+{
+    uint32_t place = hyp_app_place(eg), width = what == HYP_APP_STATED ? HYP_APP_NUMBER : hyp_app_width(eg);
+    uint8_t *to = hyp_app_begin(eg, what, width);
+    for (uint32_t i = 0; i < count; i++) to = hyp_app_put(to, width, ids[i]);
+    hyp_app_end(eg, to);
+    return place;
+}
+
+uint32_t hyp_proof_state(hyp_egraph *eg, uint32_t a, uint32_t b, hyp_symbol reason)
+{
+    return write_record(eg, HYP_APP_STATED, (uint32_t[]){a, b, reason}, 3);
+}
+
+uint32_t hyp_proof_congruence(hyp_egraph *eg, uint32_t a, uint32_t b)
+{
+    return write_record(eg, HYP_APP_CONGRUENT, (uint32_t[]){a, b}, 2);
 }

@@ -21,7 +21,7 @@
 #include "hypatia/egraph.h"
 
 #define HYP_ROW_DEAD 0x80000000u /* in hyp_row.op: congruent to an older row, out of every index */
-enum { HYP_ROW_ARRAYS = 6, HYP_POOL_ARRAYS = 3 };
+enum { HYP_ROW_ARRAYS = 5, HYP_POOL_ARRAYS = 3 };
 enum { HYP_BUCKET_ROWS = 12, HYP_BUCKET_WIDTH = 16 }; /* of the hash-cons: slots are named bucket * width + place */
 #define HYP_SLOT_POOL 0x80000000u
 #define HYP_ROW_LIMIT (UINT32_C(1) << 30) /* a child slot of a row is named by 31 bits */
@@ -63,9 +63,11 @@ typedef struct hyp_callback {
     bool final; /* a condition's no is for good: see hyp_egraph_make_final */
 } hyp_callback;
 
-/* What applications say of themselves: the rule as in hyp_rule_applied, and the index of the union in it. */
+/* What applications say of themselves: the rule as in hyp_rule_applied, and the index of the union in it; how many numbers
+ * their records have, and which of them are the two sides of the union. */
 typedef struct hyp_app_kind {
     uint32_t ruleset, rule, action;
+    uint32_t count, end[2];
 } hyp_app_kind;
 
 /* The children that a row of at most two was given, where they are not those that stand in it. */
@@ -81,8 +83,8 @@ typedef struct hyp_milestone {
 /* What options.explain keeps. By row, of the capacity of the rows. */
 typedef struct hyp_proofs {
     uint32_t *pool;       /* beside hyp_egraph.pool: the children as they were given */
-    uint32_t *parent;     /* proof forest: same class <=> same tree; HYP_NONE at a root */
-    uint32_t *why;        /* of the edge to the parent: place in `apps`, the lowest bit is its direction: see record.h */
+    uint32_t *edge;       /* proof forest, same class <=> same tree: place in `apps` of what joins the row to its parent,
+                             HYP_NONE at a root: see record.h */
     uint64_t *is_made;    /* bit by row: by an application, not by the caller or an analysis */
     uint64_t *is_changed; /* bit by row of at most two children: `given` has them as they were given */
     HYP_VEC(hyp_given_kids) given; /* by row when `sorted`, else as they came */

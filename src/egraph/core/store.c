@@ -27,7 +27,7 @@ static size_t next_cap(size_t cap)
 static size_t row_bytes(const hyp_egraph *eg)
 {
     size_t bytes = sizeof(hyp_row) + 2 * sizeof(uint32_t) + eg->analysis.data_size;
-    return eg->explain ? bytes + 2 * sizeof(uint32_t) : bytes;
+    return eg->explain ? bytes + sizeof(uint32_t) : bytes;
 }
 
 /* An array with an element by row, or by entry of the pool. */
@@ -44,8 +44,7 @@ static void list_row_arrays(hyp_egraph *eg, by_row out[HYP_ROW_ARRAYS])
         {&eg->parent, word},
         {&eg->stamp, word},
         {&eg->facts, eg->analysis.data_size},
-        {&eg->proofs.parent, proof},
-        {&eg->proofs.why, proof},
+        {&eg->proofs.edge, proof},
     };
     memcpy(out, all, sizeof all);
 }
@@ -301,7 +300,7 @@ static void note_given(hyp_egraph *eg, uint32_t id, uint32_t op, const uint32_t 
 {
     uint32_t n = eg->ops.data[op].arity;
     if (n > 2) memcpy(eg->proofs.pool + kid[0], given, n * sizeof *given);
-    hyp_proof_new_row(eg, id, n > 2 ? 0 : n, kid, given);
+    hyp_proof_new_row(eg, id, n > 2 ? 0 : n, kid, given, false);
 }
 
 hyp_status hyp_eg_new_row(hyp_egraph *eg, const hyp_new_row *row, uint32_t *out, hyp_diag *diag)
@@ -377,7 +376,7 @@ uint32_t hyp_eg_lookup(hyp_egraph *eg, uint32_t op, const uint32_t *kids)
 
 hyp_status hyp_eg_reserve_union(hyp_egraph *eg, hyp_diag *diag)
 {
-    if (eg->explain) HYP_TRY(hyp_proof_reserve(eg, 1, 1, diag));
+    if (eg->explain) HYP_TRY(hyp_proof_reserve(eg, 2, 1, diag));
     return hyp_eg_reserve(eg, &eg->pending, eg->pending.len + 1, diag);
 }
 
@@ -392,11 +391,7 @@ bool hyp_eg_union_reserved(hyp_egraph *eg, uint32_t a, uint32_t b, uint32_t why)
     eg->class_count--;
     eg->version++;
     if (!eg->explain) return true;
-    if (why == HYP_WHY_CONGRUENCE) {
-        why = hyp_app_place(eg);
-        hyp_app_end(eg, hyp_app_put(hyp_app_begin(eg), HYP_APP_CONGRUENT));
-    }
-    hyp_proof_edge(eg, a, b, why);
+    hyp_proof_edge(eg, a, b, why == HYP_WHY_CONGRUENCE ? hyp_proof_congruence(eg, a, b) : why);
     return true;
 }
 

@@ -34,15 +34,14 @@ static void bind(hyp_prover *p, application *app, const hyp_pat *pat)
     }
 }
 
-static hyp_status read_application(hyp_prover *p, uint32_t offset, application *app)
+static hyp_status read_application(hyp_prover *p, uint32_t place, application *app)
 {
-    const uint8_t *rest;
-    const hyp_app_kind *kind = hyp_app_kind_of(p->eg, hyp_app_head(p->eg, offset, &rest));
-    app->rule = hyp_eg_rule(p->eg, kind->ruleset, kind->rule);
-    app->action = &app->rule->actions[kind->action];
-    uint32_t *ids = hyp_prover_take(p, (app->rule->left_nodes + app->rule->right_nodes) * sizeof *ids);
-    if (!ids) return hyp_fail_memory(p->diag, (app->rule->left_nodes + app->rule->right_nodes) * sizeof *ids);
-    hyp_app_ids(rest, app->rule->left_nodes + app->rule->right_nodes, ids);
+    const hyp_app record = hyp_app_read(p->eg, place);
+    app->rule = hyp_eg_rule(p->eg, record.kind->ruleset, record.kind->rule);
+    app->action = &app->rule->actions[record.kind->action];
+    uint32_t *ids = hyp_prover_take(p, record.count * sizeof *ids);
+    if (!ids) return hyp_fail_memory(p->diag, record.count * sizeof *ids);
+    for (uint32_t i = 0; i < record.count; i++) ids[i] = hyp_app_id(&record, i);
     app->left = ids;
     app->right = ids + app->rule->left_nodes;
     app->variable = hyp_prover_take(p, app->rule->reg_count * sizeof(uint32_t));
@@ -244,16 +243,16 @@ static hyp_status prove_parts(hyp_prover *p, const application *app, hyp_lemma *
 }
 
 /* The lemma of a record: made when it is first asked for. */
-static hyp_status lemma_of_record(hyp_prover *p, uint32_t offset, uint32_t *out_index, uint32_t *out)
+static hyp_status lemma_of_record(hyp_prover *p, uint32_t place, uint32_t *out_index, uint32_t *out)
 {
-    HYP_TRY(hyp_number(&p->applications, offset, 0, 0, out_index, p->diag));
+    HYP_TRY(hyp_number(&p->applications, place, 0, 0, out_index, p->diag));
     if (*out_index == p->applied.len) HYP_TRY(hyp_vec_push(&p->applied, p->diag, HYP_NONE));
     *out = p->applied.data[*out_index];
     return HYP_OK;
 }
 
 /* From the instance of the left side to that of the right side. */
-static hyp_status rule_lemma(hyp_prover *p, const application *app, uint32_t offset, hyp_lemma_use *out)
+static hyp_status rule_lemma(hyp_prover *p, const application *app, uint32_t place, hyp_lemma_use *out)
 {
     uint32_t index;
     const hyp_pat *left = app->action->root ? app->action->root : &app->action->left;
@@ -262,7 +261,7 @@ static hyp_status rule_lemma(hyp_prover *p, const application *app, uint32_t off
     HYP_TRY(instance(p, app, &app->action->right, false, &lemma.to));
     *out = (hyp_lemma_use){lemma.from, lemma.to, HYP_NONE};
     if (lemma.from == lemma.to) return HYP_OK;
-    HYP_TRY(lemma_of_record(p, offset, &index, &out->lemma));
+    HYP_TRY(lemma_of_record(p, place, &index, &out->lemma));
     if (out->lemma != HYP_NONE) return HYP_OK;
     HYP_TRY(write_queries(p, app, &lemma));
     HYP_TRY(prove_parts(p, app, &lemma));
@@ -274,11 +273,11 @@ static hyp_status rule_lemma(hyp_prover *p, const application *app, uint32_t off
 }
 
 /* Works off an edge made by a rule, from `from` to `to`. */
-static hyp_status apply_rule(hyp_prover *p, hyp_chain *chain, uint32_t offset, bool forward, uint32_t from, uint32_t to)
+static hyp_status apply_rule(hyp_prover *p, hyp_chain *chain, uint32_t place, bool forward, uint32_t from, uint32_t to)
 {
     application app;
     hyp_lemma_use first, left, rule, right, last;
-    HYP_TRY(read_application(p, offset, &app));
+    HYP_TRY(read_application(p, place, &app));
     const hyp_pat *before = app.action->root ? app.action->root : &app.action->left, *after = &app.action->right;
     bool matched = app.action->root != NULL;
     uint32_t left_row = stands_for(&app, before, matched), right_row = stands_for(&app, after, false);
@@ -289,7 +288,7 @@ static hyp_status apply_rule(hyp_prover *p, hyp_chain *chain, uint32_t offset, b
     HYP_TRY(fit(p, &app, after, false, &right));
     HYP_TRY(hyp_prove_rows(p, forward ? right_row : left_row, to, &last));
     if (p->counting) return HYP_OK;
-    HYP_TRY(rule_lemma(p, &app, offset, &rule));
+    HYP_TRY(rule_lemma(p, &app, place, &rule));
     HYP_TRY(hyp_chain_add(p, chain, first));
     HYP_TRY(hyp_chain_add(p, chain, forward ? left : right));
     HYP_TRY(hyp_chain_add(p, chain, forward ? rule : hyp_use_reversed(rule)));
@@ -300,22 +299,18 @@ static hyp_status apply_rule(hyp_prover *p, hyp_chain *chain, uint32_t offset, b
 /* ---- paths -------------------------------------------------------------------------------------- */
 
 /* A union by the caller, or an analysis. */
-static hyp_status cross_stated(hyp_prover *p, hyp_chain *chain, const hyp_edge *e)
+static hyp_status cross_stated(hyp_prover *p, hyp_chain *chain, const hyp_edge *e, const hyp_app *record)
 {
-    uint32_t offset = e->why >> 1, index;
-    bool forward = !(e->why & 1);
+    uint32_t index;
+    bool forward = !e->backward;
     hyp_lemma lemma = {.kind = HYP_LEMMA_STATED};
     hyp_lemma_use use;
     HYP_TRY(hyp_prover_term_of_row(p, forward ? e->a : e->b, &lemma.from));
     HYP_TRY(hyp_prover_term_of_row(p, forward ? e->b : e->a, &lemma.to));
     if (lemma.from == lemma.to) return HYP_OK;
-    HYP_TRY(lemma_of_record(p, offset, &index, &use.lemma));
+    HYP_TRY(lemma_of_record(p, e->place, &index, &use.lemma));
     if (use.lemma == HYP_NONE) {
-        const uint8_t *rest;
-        uint32_t reason;
-        hyp_app_head(p->eg, offset, &rest);
-        hyp_app_get(rest, &reason);
-        HYP_TRY(hyp_prover_name(p, reason, &lemma.rule));
+        HYP_TRY(hyp_prover_name(p, hyp_app_reason(record), &lemma.rule));
         HYP_TRY(hyp_prover_add_lemma(p, lemma, &use.lemma));
         p->applied.data[index] = use.lemma;
     }
@@ -327,9 +322,9 @@ static hyp_status cross_stated(hyp_prover *p, hyp_chain *chain, const hyp_edge *
 /* Works off one edge. */
 static hyp_status cross(hyp_prover *p, hyp_chain *chain, const hyp_edge *e)
 {
-    const uint8_t *rest;
-    uint32_t head = e->why == HYP_EDGE_CONGRUENT ? HYP_APP_CONGRUENT : hyp_app_head(p->eg, e->why >> 1, &rest);
-    if (head == HYP_APP_CONGRUENT) {
+    hyp_app record = {.what = HYP_APP_CONGRUENT};
+    if (!e->congruent) record = hyp_app_read(p->eg, e->place);
+    if (record.what == HYP_APP_CONGRUENT) {
         uint32_t n;
         hyp_lemma_use use, ignored;
         const uint32_t *a = hyp_given(p->eg, e->a, &n), *b = hyp_given(p->eg, e->b, &n);
@@ -340,9 +335,9 @@ static hyp_status cross(hyp_prover *p, hyp_chain *chain, const hyp_edge *e)
         HYP_TRY(hyp_prover_congruence(p, hyp_enode_op(p->eg, e->a), uses, n, &use));
         return hyp_chain_add(p, chain, use);
     }
-    if (head != HYP_APP_STATED) return apply_rule(p, chain, e->why >> 1, !(e->why & 1), e->a, e->b);
+    if (record.kind) return apply_rule(p, chain, e->place, !e->backward, e->a, e->b);
     p->measured++;
-    return p->counting ? HYP_OK : cross_stated(p, chain, e);
+    return p->counting ? HYP_OK : cross_stated(p, chain, e, &record);
 }
 
 hyp_status hyp_prove_measure(void *user, const hyp_edge *e, uint32_t *out)

@@ -40,9 +40,21 @@ struct hyp_router {
 
 /* ---- the edges ---------------------------------------------------------------------------------- */
 
-static hyp_status add_edge(hyp_router *r, uint32_t a, uint32_t b, uint32_t why, uint32_t age, hyp_diag *diag)
+/* The edge of the forest from an e-node to its parent; from a root to itself. */
+static hyp_edge edge_up(const hyp_egraph *eg, uint32_t row)
 {
-    return hyp_vec_push(&r->edges, diag, (hyp_edge){a, b, why, age});
+    hyp_edge e = {.a = row, .b = row, .place = eg->proofs.edge[row]};
+    if (e.place == HYP_NONE) return e;
+    const hyp_app app = hyp_app_read(eg, e.place);
+    uint32_t left = hyp_app_side(&app, 0);
+    e.backward = left != row;
+    e.b = e.backward ? left : hyp_app_side(&app, 1);
+    return e;
+}
+
+static hyp_edge reversed(hyp_edge e)
+{
+    return (hyp_edge){.a = e.b, .b = e.a, .place = e.place, .congruent = e.congruent, .backward = !e.backward};
 }
 
 /* The e-node that a variable stands for in a pattern that matched; HYP_NONE if it is not in it. */
@@ -76,24 +88,18 @@ static hyp_status add_applications(hyp_router *r, hyp_diag *diag)
 {
     const hyp_egraph *eg = r->eg;
     for (uint32_t next = 0, place; place = next, place < hyp_app_place(eg);) {
-        const uint8_t *at;
-        uint32_t head = hyp_app_head(eg, place, &at);
-        if (head < HYP_APP_RULE) {
-            if (head == HYP_APP_STATED) at = hyp_app_get(at, &head);
-            next = hyp_app_after(eg, at);
-            continue;
-        }
-        const hyp_app_kind *kind = hyp_app_kind_of(eg, head);
-        const hyp_rule *rule = hyp_eg_rule(eg, kind->ruleset, kind->rule);
-        const hyp_action *action = &rule->actions[kind->action];
-        uint32_t count = rule->left_nodes + rule->right_nodes;
-        HYP_TRY(hyp_vec_reserve(&r->ids, count, diag));
+        const hyp_app app = hyp_app_read(eg, place);
+        next = hyp_app_after(eg, &app);
+        if (!app.kind) continue;
+        const hyp_rule *rule = hyp_eg_rule(eg, app.kind->ruleset, app.kind->rule);
+        const hyp_action *action = &rule->actions[app.kind->action];
+        HYP_TRY(hyp_vec_reserve(&r->ids, app.count, diag));
+        for (uint32_t i = 0; i < app.count; i++) r->ids.data[i] = hyp_app_id(&app, i);
         const uint32_t *left = r->ids.data;
-        next = hyp_app_after(eg, hyp_app_ids(at, count, r->ids.data));
         uint32_t a = action->root ? left[action->root->index] : side_of(eg, rule, &action->left, left);
         uint32_t b = side_of(eg, rule, &action->right, left);
         if (a != b && a != HYP_NONE && b != HYP_NONE && hyp_eg_find(r->eg, a) == hyp_eg_find(r->eg, b))
-            HYP_TRY(add_edge(r, a, b, place << 1, place, diag));
+            HYP_TRY(hyp_vec_push(&r->edges, diag, (hyp_edge){.a = a, .b = b, .place = place}));
     }
     return HYP_OK;
 }
@@ -104,17 +110,15 @@ static hyp_status add_rows(hyp_router *r, hyp_diag *diag)
     enum { SMALL = 8 };
     hyp_egraph *eg = r->eg;
     uint32_t n, kids[SMALL];
-    for (uint32_t row = 0; row < eg->row_count; row++) {
-        uint32_t parent = eg->proofs.parent[row], why = eg->proofs.why[row];
-        HYP_TRY(add_edge(r, row, parent == HYP_NONE ? row : parent, why, why >> 1, diag));
-    }
+    for (uint32_t row = 0; row < eg->row_count; row++) HYP_TRY(hyp_vec_push(&r->edges, diag, edge_up(eg, row)));
     for (uint32_t row = 0; row < eg->row_count; row++) {
         if (!hyp_row_dead(eg, row)) continue;
         const uint32_t *given = hyp_given(eg, row, &n);
         if (n > SMALL) continue;
         for (uint32_t j = 0; j < n; j++) kids[j] = hyp_eg_find(eg, given[j]);
         uint32_t live = hyp_eg_lookup(eg, hyp_row_op(eg, row), kids);
-        if (live != HYP_NONE) HYP_TRY(add_edge(r, row, live, HYP_EDGE_CONGRUENT, HYP_NONE, diag));
+        if (live == HYP_NONE) continue;
+        HYP_TRY(hyp_vec_push(&r->edges, diag, (hyp_edge){.a = row, .b = live, .place = HYP_NONE, .congruent = true}));
     }
     return HYP_OK;
 }
@@ -146,47 +150,51 @@ static hyp_status link_edges(hyp_router *r, hyp_diag *diag)
 
 /* ---- the forest --------------------------------------------------------------------------------- */
 
-static uint32_t height(const hyp_egraph *eg, uint32_t node)
+static inline bool is_root(const hyp_router *r, uint32_t node) { return r->eg->proofs.edge[node] == HYP_NONE; }
+
+/* Of an e-node that is no root. */
+static inline uint32_t parent_of(const hyp_router *r, uint32_t node)
+{
+    return r->start ? r->edges.data[node].b : hyp_proof_parent(r->eg, node);
+}
+
+static uint32_t height(const hyp_router *r, uint32_t node)
 {
     uint32_t h = 0;
-    for (; eg->proofs.parent[node] != HYP_NONE; node = eg->proofs.parent[node]) h++;
+    for (; !is_root(r, node); node = parent_of(r, node)) h++;
     return h;
 }
 
 /* The nearest e-node that is above both. */
-static uint32_t meet(const hyp_egraph *eg, uint32_t a, uint32_t b)
+static uint32_t meet(const hyp_router *r, uint32_t a, uint32_t b)
 {
-    const uint32_t *parent = eg->proofs.parent;
-    uint32_t ha = height(eg, a), hb = height(eg, b);
-    for (; ha > hb; ha--) a = parent[a];
-    for (; hb > ha; hb--) b = parent[b];
-    while (a != b) a = parent[a], b = parent[b];
+    uint32_t ha = height(r, a), hb = height(r, b);
+    for (; ha > hb; ha--) a = parent_of(r, a);
+    for (; hb > ha; hb--) b = parent_of(r, b);
+    while (a != b) a = parent_of(r, a), b = parent_of(r, b);
     return a;
 }
 
 /* When two e-nodes became equal: the age of the youngest edge between them. */
-static uint32_t known_since(const hyp_egraph *eg, uint32_t a, uint32_t b)
+static uint32_t known_since(const hyp_router *r, uint32_t a, uint32_t b)
 {
-    uint32_t top = meet(eg, a, b), age = 0, ends[2] = {a, b};
+    uint32_t top = meet(r, a, b), age = 0, ends[2] = {a, b};
     for (int i = 0; i < 2; i++)
-        for (uint32_t n = ends[i]; n != top; n = eg->proofs.parent[n])
-            if (eg->proofs.why[n] >> 1 > age) age = eg->proofs.why[n] >> 1;
+        for (uint32_t n = ends[i]; n != top; n = parent_of(r, n))
+            if (r->eg->proofs.edge[n] > age) age = r->eg->proofs.edge[n];
     return age;
 }
 
 static hyp_status forest_way(hyp_router *r, uint32_t from, uint32_t to, hyp_way *out, hyp_diag *diag)
 {
-    const hyp_proofs *proofs = &r->eg->proofs;
-    uint32_t top = meet(r->eg, from, to), count = 0, i = 0;
-    for (uint32_t n = from; n != top; n = proofs->parent[n]) count++;
-    for (uint32_t n = to; n != top; n = proofs->parent[n]) count++;
+    uint32_t top = meet(r, from, to), count = 0, i = 0;
+    for (uint32_t n = from; n != top; n = parent_of(r, n)) count++;
+    for (uint32_t n = to; n != top; n = parent_of(r, n)) count++;
     hyp_edge *edges = hyp_arena_alloc(&r->arena, count * sizeof *edges);
     if (!edges) return hyp_fail_memory(diag, count * sizeof *edges);
     *out = (hyp_way){edges, count};
-    for (uint32_t n = from; n != top; n = proofs->parent[n])
-        edges[i++] = (hyp_edge){n, proofs->parent[n], proofs->why[n], proofs->why[n] >> 1};
-    for (uint32_t n = to; n != top; n = proofs->parent[n])
-        edges[--count] = (hyp_edge){proofs->parent[n], n, proofs->why[n] ^ 1, proofs->why[n] >> 1};
+    for (uint32_t n = from; n != top; n = parent_of(r, n)) edges[i++] = edge_up(r->eg, n);
+    for (uint32_t n = to; n != top; n = parent_of(r, n)) edges[--count] = reversed(edge_up(r->eg, n));
     return HYP_OK;
 }
 
@@ -211,10 +219,10 @@ static hyp_status edge_cost(hyp_router *r, uint32_t edge, uint32_t *out)
 
 hyp_status hyp_forest_cost(hyp_router *r, uint32_t from, uint32_t to, uint32_t *out)
 {
-    uint32_t top = meet(r->eg, from, to), ends[2] = {from, to}, cost;
+    uint32_t top = meet(r, from, to), ends[2] = {from, to}, cost;
     uint64_t sum = 0;
     for (int i = 0; i < 2; i++)
-        for (uint32_t n = ends[i]; n != top; n = r->eg->proofs.parent[n]) {
+        for (uint32_t n = ends[i]; n != top; n = parent_of(r, n)) {
             cost = 1;
             if (r->work) HYP_TRY(edge_cost(r, n, &cost));
             sum += cost;
@@ -262,14 +270,14 @@ static hyp_status visit_of(hyp_router *r, uint32_t search, uint32_t row, uint32_
 /* The rank of an edge; that of congruence is found when it is asked for. */
 static uint64_t rank_of(hyp_router *r, hyp_edge *e)
 {
-    if (e->age == HYP_NONE) {
+    if (e->place == HYP_NONE) {
         uint32_t n, age = 0;
         const uint32_t *a = hyp_given(r->eg, e->a, &n), *b = hyp_given(r->eg, e->b, &n);
         for (uint32_t j = 0; j < n; j++) {
-            uint32_t since = a[j] == b[j] ? 0 : known_since(r->eg, a[j], b[j]);
+            uint32_t since = a[j] == b[j] ? 0 : known_since(r, a[j], b[j]);
             if (since > age) age = since;
         }
-        e->age = age;
+        e->place = age;
     }
     return hyp_edge_rank(e);
 }
@@ -328,13 +336,7 @@ static hyp_status read_way(hyp_router *r, uint32_t id, uint32_t last, hyp_way *o
         at = last;
         for (uint32_t i = count; r->visits.data[at].edge != NOT_YET;) {
             const visit v = r->visits.data[at];
-            hyp_edge e = r->edges.data[v.edge];
-            if (v.reversed) {
-                uint32_t swapped = e.a;
-                e.a = e.b;
-                e.b = swapped;
-                if (e.why != HYP_EDGE_CONGRUENT) e.why ^= 1;
-            }
+            const hyp_edge edge = r->edges.data[v.edge], e = v.reversed ? reversed(edge) : edge;
             if (writing)
                 out->edges[--i] = e;
             else

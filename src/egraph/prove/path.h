@@ -13,19 +13,19 @@
 
 #include "egraph/core/record.h"
 
-#define HYP_EDGE_CONGRUENT UINT32_MAX /* why of an edge between e-nodes that are congruent by now */
 #define HYP_ANY_RANK UINT64_MAX
 
 /* One equality, to be crossed from a to b. */
 typedef struct hyp_edge {
     uint32_t a, b;
-    uint32_t why; /* as hyp_proofs.why, or HYP_EDGE_CONGRUENT */
-    uint32_t age; /* place in proofs.apps at which it was known; of a congruent edge HYP_NONE until it is asked for */
+    uint32_t place; /* in proofs.apps: of its record; of a congruent edge at which it was known, HYP_NONE until that is asked */
+    bool congruent; /* by now, and recorded nowhere */
+    bool backward;  /* the record leads from b to a */
 } hyp_edge;
 
 static inline uint64_t hyp_edge_rank(const hyp_edge *e)
 {
-    return 2 * (uint64_t)e->age + (e->why == HYP_EDGE_CONGRUENT);
+    return 2 * (uint64_t)e->place + e->congruent;
 }
 
 typedef struct hyp_way {

@@ -1,6 +1,7 @@
 /* copy.c - an e-graph that is like another one, with rulesets that have seen the same. */
 #include <string.h>
 
+#include "egraph/core/record.h"
 #include "egraph/core/sorts.h"
 #include "egraph/rules/reader.h"
 
@@ -69,14 +70,14 @@ static hyp_status copy_rows(const hyp_egraph *from, hyp_egraph *to, hyp_diag *di
     COPY(from, to, pool, from->pool_len);
     COPY(from, to, pool_row, from->pool_len);
     if (from->explain) {
-        COPY(from, to, proofs.parent, rows);
-        COPY(from, to, proofs.why, rows);
+        COPY(from, to, proofs.edge, rows);
         COPY(from, to, proofs.is_made, to->row_cap / 64);
         COPY(from, to, proofs.is_changed, to->row_cap / 64);
         COPY_VEC(to, &from->proofs.given, &to->proofs.given, diag);
         to->proofs.sorted = from->proofs.sorted;
         COPY_VEC(to, &from->proofs.milestones, &to->proofs.milestones, diag);
         COPY(from, to, proofs.pool, from->pool_len);
+        HYP_TRY(hyp_proof_reserve(to, from->proofs.apps.len / HYP_APP_NUMBER + 1, 0, diag));
         COPY_VEC(to, &from->proofs.apps, &to->proofs.apps, diag);
         COPY_VEC(to, &from->proofs.kinds, &to->proofs.kinds, diag);
     }

@@ -246,7 +246,6 @@ typedef struct hyp_applier {
     void *user;
     HYP_VEC(uint32_t) args;  /* classes of the call or e-node being made; a stack */
     HYP_VEC(uint32_t) right; /* by match: ids of the right side's e-nodes and calls, and answers */
-    HYP_VEC(uint8_t) made;   /* beside it */
     HYP_VEC(hyp_rewrite_note) notes;
 } hyp_applier;
 

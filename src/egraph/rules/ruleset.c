@@ -115,8 +115,8 @@ void hyp_egraph_make_final(hyp_egraph *eg, const char *condition)
 
 /* ---- where e-nodes come from ---------------------------------------------------------------------- */
 
-/* Where the records begin among which is that of the application that made a row. */
-static uint32_t first_record(const hyp_egraph *eg, uint32_t row)
+/* The places of the records among which is that of the application that made a row. */
+static uint32_t first_record(const hyp_egraph *eg, uint32_t row, uint32_t *out_end)
 {
     const hyp_milestone *all = eg->proofs.milestones.data;
     size_t lo = 0, hi = eg->proofs.milestones.len; /* the last one that is not behind the row is before hi */
@@ -127,42 +127,38 @@ static uint32_t first_record(const hyp_egraph *eg, uint32_t row)
         else
             hi = mid;
     }
+    *out_end = hi < eg->proofs.milestones.len ? all[hi].app : hyp_app_place(eg);
     return all[lo].app;
 }
 
 /* Whether the right side of an application has a row among what it builds, of which any may be the one it made. */
-static bool builds(const hyp_rule *rule, const uint32_t *right, uint32_t row)
+static bool builds(const hyp_rule *rule, const hyp_app *app, uint32_t row)
 {
     for (uint32_t i = 0; i < rule->build_count; i++)
-        if (right[rule->builds[i].pat->index] == row) return true;
+        if (hyp_app_id(app, rule->left_nodes + rule->builds[i].pat->index) == row) return true;
     for (uint32_t a = 0; a < rule->action_count; a++)
-        if (rule->actions[a].is_late && right[rule->actions[a].right.index] == row) return true;
+        if (rule->actions[a].is_late && hyp_app_id(app, rule->left_nodes + rule->actions[a].right.index) == row) return true;
     return false;
 }
 
-/* The first application since its milestone that builds a row made it, or would have made it in its place. */
+/* The first application since its milestone that builds a row made it, or would have made it in its place. One that a limit
+ * or a failure has cut is not recorded. */
 static hyp_status find_origin(hyp_egraph *eg, uint32_t row, hyp_origin *out)
 {
-    uint32_t *ids = NULL, room = 0;
-    for (uint32_t place = first_record(eg, row);;) {
-        const uint8_t *at;
-        uint32_t head = hyp_app_head(eg, place, &at);
-        if (head < HYP_APP_RULE) {
-            if (head == HYP_APP_STATED) at = hyp_app_get(at, &head);
-            place = hyp_app_after(eg, at);
-            continue;
-        }
-        const hyp_app_kind *kind = hyp_app_kind_of(eg, head);
-        const hyp_rule *rule = hyp_eg_rule(eg, kind->ruleset, kind->rule);
-        uint32_t count = rule->left_nodes + rule->right_nodes;
-        if (count > room) ids = hyp_arena_alloc(&eg->proofs.told, (room = count) * sizeof *ids);
+    uint32_t end;
+    for (uint32_t place = first_record(eg, row, &end); place < end;) {
+        const hyp_app app = hyp_app_read(eg, place);
+        place = hyp_app_after(eg, &app);
+        if (!app.kind) continue;
+        const hyp_rule *rule = hyp_eg_rule(eg, app.kind->ruleset, app.kind->rule);
+        if (!builds(rule, &app, row)) continue;
+        uint32_t *ids = hyp_arena_alloc(&eg->proofs.told, rule->left_nodes * sizeof *ids);
         if (!ids) return HYP_ERR_NO_MEMORY;
-        at = hyp_app_ids(at, count, ids);
-        place = hyp_app_after(eg, at);
-        if (!builds(rule, ids + rule->left_nodes, row)) continue;
-        *out = (hyp_origin){HYP_RULE_INDEX(kind->rule), kind->ruleset, ids, rule->left_nodes};
-        return HYP_OK;
+        for (uint32_t i = 0; i < rule->left_nodes; i++) ids[i] = hyp_app_id(&app, i);
+        *out = (hyp_origin){HYP_RULE_INDEX(app.kind->rule), app.kind->ruleset, ids, rule->left_nodes};
+        break;
     }
+    return HYP_OK;
 }
 
 hyp_origin hyp_egraph_origin(const hyp_egraph *eg, hyp_enode_id node)

@@ -31,7 +31,7 @@ struct hyp_saved {
     hyp_arena arena; /* holds all that follows */
     size_t bytes;
     hyp_row *rows;
-    uint32_t *parent, *stamp, *pool, *proof_parent, *proof_why, *modify;
+    uint32_t *parent, *stamp, *pool, *proof_edge, *modify;
     unsigned char *facts;
     size_t row_count, live_count, class_count, pool_len, apps_len, shown, modify_len, modify_done;
     uint32_t epoch;
@@ -100,8 +100,7 @@ static bool keep_all(struct hyp_saved *s, const hyp_egraph *eg)
     s->pool = KEEP(s, eg->pool, eg->pool_len, &ok);
     s->modify = KEEP(s, eg->modify.data, eg->modify.len, &ok);
     s->facts = keep(s, eg->facts, eg->analysis.data_size ? eg->row_count : 0, eg->analysis.data_size, &ok);
-    s->proof_parent = KEEP(s, eg->proofs.parent, eg->explain ? eg->row_count : 0, &ok);
-    s->proof_why = KEEP(s, eg->proofs.why, eg->explain ? eg->row_count : 0, &ok);
+    s->proof_edge = KEEP(s, eg->proofs.edge, eg->explain ? eg->row_count : 0, &ok);
     keep_ops(s, eg, &ok);
     for (const struct hyp_ruleset *set = eg->rulesets; set; set = set->next) s->set_count++;
     s->sets = hyp_arena_zalloc(&s->arena, s->set_count, sizeof *s->sets);
@@ -230,8 +229,7 @@ hyp_status hyp_egraph_pop(hyp_egraph *eg, hyp_diag *diag)
     restore(eg->modify.data, s->modify, s->modify_len, sizeof *s->modify);
     if (eg->analysis.data_size) restore(eg->facts, s->facts, s->row_count, eg->analysis.data_size);
     if (eg->explain) {
-        restore(eg->proofs.parent, s->proof_parent, s->row_count, sizeof *s->proof_parent);
-        restore(eg->proofs.why, s->proof_why, s->row_count, sizeof *s->proof_why);
+        restore(eg->proofs.edge, s->proof_edge, s->row_count, sizeof *s->proof_edge);
         hyp_proof_forget_rows(eg);
     }
     restore_ops(eg, s);

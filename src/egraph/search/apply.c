@@ -289,6 +289,5 @@ void hyp_applier_dispose(hyp_applier *ap)
 {
     hyp_vec_free(&ap->args);
     hyp_vec_free(&ap->right);
-    hyp_vec_free(&ap->made);
     hyp_vec_free(&ap->notes);
 }

@@ -27,7 +27,6 @@ typedef struct batch {
     size_t first, end;      /* of the matches that are being built */
     hyp_outcome *outcomes;  /* by match */
     uint32_t *right;        /* right_nodes for each match: what e-nodes and calls gave, and answers */
-    uint8_t *made;          /* beside it, for proofs: a new row */
     bool one_by_one;        /* there is no room for all: each row asks for its own */
     bool is_analysed;       /* an analysis looks at new rows */
     bool asks;              /* somebody is asked before classes are united */
@@ -115,13 +114,6 @@ __attribute__((always_inline)) static inline void set_keys(batch *b, const hyp_b
 
 static inline uint8_t action_bit(uint32_t action) { return (uint8_t)(1u << (action < 8 ? action : 7)); }
 
-static inline void note_made(batch *b, const hyp_build *build, size_t i)
-{
-    b->keys->grew[i] |= action_bit(build->action);
-    if (!b->eg->explain) return;
-    b->made[i * b->rule->right_nodes + build->pat->index] = 1;
-}
-
 /* Room for one row, after which the table may be another. */
 static hyp_status reserve_row(batch *b, const hyp_build *build, size_t i, size_t *slot)
 {
@@ -146,11 +138,11 @@ static inline hyp_status make_row(batch *b, const hyp_build *build, size_t i, ui
     if (eg->explain) {
         uint32_t ids[2] = {HYP_NONE, HYP_NONE}, n = build->count;
         for (uint32_t j = 0; j < n; j++) ids[j] = given(b, i, build->arg[j]);
-        hyp_proof_new_row(eg, row, n, kid, ids);
+        hyp_proof_new_row(eg, row, n, kid, ids, true);
     }
     if (b->is_analysed) HYP_TRY(hyp_eg_analyse_row(eg, row, slot, into, b->diag));
     *out = row;
-    note_made(b, build, i);
+    b->keys->grew[i] |= action_bit(build->action);
     return HYP_OK;
 }
 
@@ -180,27 +172,49 @@ static hyp_status meet_any(batch *b, const hyp_build *build, size_t i, uint32_t 
     for (uint32_t j = 0; j < pat->count; j++) HYP_TRY(push_kid(b, &pat->kids[j], i));
     if (op == HYP_NONE) HYP_TRY(hyp_eg_op(b->eg, pat->symbol, (uint32_t)b->ap->args.len, &op, b->diag));
     HYP_TRY(hyp_eg_add(b->eg, op, b->ap->args.data, into, out, &created, b->diag));
-    if (created) note_made(b, build, i);
+    if (!created) return HYP_OK;
+    b->keys->grew[i] |= action_bit(build->action);
+    if (b->eg->explain) hyp_proof_made(b->eg, *out);
     return HYP_OK;
 }
 
-/* Writes the record of an application; there is room for it. */
-static uint32_t record(const batch *b, size_t i, uint32_t action)
+/* The two sides of an action: ids as proofs know them, and their classes before they are united. */
+typedef struct sides {
+    uint32_t left, right, left_class, right_class;
+    bool born; /* the right side is a row that nothing has seen so far */
+} sides;
+
+/* Writes the record of an application; there is room for it. Sides that are variables are not known (NULL) of one that was
+ * refused. */
+static uint32_t record(const batch *b, size_t i, uint32_t action, const sides *s)
+{
+    hyp_egraph *eg = b->eg;
+    const hyp_rule *rule = b->rule;
+    uint32_t number = rule->actions[action].app_kind - 1, place = hyp_app_place(eg), width = hyp_app_width(eg);
+    uint32_t left_count = rule->left_nodes, right_count = rule->right_nodes;
+    const uint32_t *left = b->matches + i * b->words + rule->reg_count, *right = right_of(b, i);
+    const hyp_app_kind *kind = &eg->proofs.kinds.data[number];
+    uint8_t *to = hyp_app_begin(eg, HYP_APP_RULE + number, width);
+    for (uint32_t n = 0; n < left_count; n++) to = hyp_app_put(to, width, left[n]);
+    for (uint32_t n = 0; n < right_count; n++) to = hyp_app_put(to, width, right[n]);
+    for (uint32_t e = 0; e < 2 && kind->count > left_count + right_count; e++)
+        if (kind->end[e] >= left_count + right_count)
+            to = hyp_app_put(to, width, !s ? HYP_NONE : e ? s->right : s->left);
+    hyp_app_end(eg, to);
+    return place;
+}
+
+/* What records of an action are like. */
+static hyp_app_kind kind_of_record(const batch *b, uint32_t number)
 {
     const hyp_rule *rule = b->rule;
-    uint32_t place = hyp_app_place(b->eg);
-    const uint32_t *right = right_of(b, i), *left = b->matches + i * b->words + rule->reg_count;
-    uint8_t *made = b->made + i * rule->right_nodes;
-    uint8_t *to = hyp_app_put(hyp_app_begin(b->eg), rule->actions[action].app_kind - 1 + HYP_APP_RULE);
-    for (uint32_t n = 0; n < rule->left_nodes; n++) to = hyp_app_put(to, left[n] + 1);
-    for (uint32_t n = 0; n < rule->right_nodes; n++) {
-        to = hyp_app_put(to, right[n] + 1);
-        if (!made[n]) continue;
-        b->eg->proofs.is_made[right[n] >> 6] |= UINT64_C(1) << (right[n] & 63);
-        made[n] = 0;
-    }
-    hyp_app_end(b->eg, to);
-    return place;
+    const hyp_action *action = &rule->actions[number];
+    hyp_app_kind kind = {b->ap->rules->index, b->rule_index, number, rule->left_nodes + rule->right_nodes, {0, 0}};
+    kind.end[0] = action->root                            ? action->root->index
+                  : action->left.kind == HYP_PAT_VAR ? kind.count++
+                                                          : rule->left_nodes + action->left.index;
+    kind.end[1] = action->right.kind == HYP_PAT_VAR ? kind.count++ : rule->left_nodes + action->right.index;
+    return kind;
 }
 
 /* ---- levels ------------------------------------------------------------------------------------- */
@@ -235,7 +249,7 @@ static hyp_status refuse(batch *b, size_t i, uint32_t action, hyp_status status)
     b->outcomes[i] = HYP_APPLIED_REFUSED;
     b->some_are_out = true;
     hyp_refusal_note(b->refusal, i, b->diag);
-    if (b->eg->explain && b->keys->grew[i]) record(b, i, action);
+    if (b->eg->explain && b->keys->grew[i]) record(b, i, action, NULL);
     return HYP_OK;
 }
 
@@ -279,12 +293,6 @@ static inline hyp_status build_root(batch *b, const hyp_action *action, size_t i
     if (!b->asked || key_is_stale(b, build, i)) set_key(b, build, i);
     return meet(b, build, i, into, out);
 }
-
-/* The two sides of an action: ids as proofs know them, and their classes before they are united. */
-typedef struct sides {
-    uint32_t left, right, left_class, right_class;
-    bool born; /* the right side is a row that nothing has seen so far */
-} sides;
 
 /* A term that an action unites, other than a late root, and its class. */
 static inline void find_side(const batch *b, const hyp_pat *pat, size_t i, uint32_t *out, uint32_t *out_class)
@@ -333,10 +341,10 @@ static hyp_status may_unite(batch *b, const sides *s, bool *out)
 static void change(batch *b, size_t i, uint32_t number, const sides *s, bool unites)
 {
     hyp_egraph *eg = b->eg;
-    uint32_t app = eg->explain ? record(b, i, number) : HYP_NONE;
+    uint32_t app = eg->explain ? record(b, i, number, s) : HYP_NONE;
     if (unites && s->born) {
         if (b->asks) hyp_eg_adopt(eg, s->right, s->left_class);
-        if (eg->explain) hyp_proof_edge(eg, s->left, s->right, app);
+        if (eg->explain) eg->proofs.edge[s->right] = app; /* a tree of its own so far */
     } else if (unites) {
         hyp_eg_union_reserved(eg, s->left, s->right, app);
     }
@@ -353,19 +361,39 @@ static inline hyp_status unite(batch *b, size_t i, uint32_t number)
     HYP_TRY(find_sides(b, &b->rule->actions[number], i, &s));
     grew = b->keys->grew[i] & action_bit(number);
     if (s.left_class == s.right_class && !grew) {
-        if (b->eg->explain_all) record(b, i, number);
+        if (b->eg->explain_all) record(b, i, number, &s);
         return HYP_OK;
     }
     if (s.left_class != s.right_class) HYP_TRY(may_unite(b, &s, &may));
     if (may)
         change(b, i, number, &s, s.left_class != s.right_class);
     else if (b->eg->explain && grew)
-        record(b, i, number);
+        record(b, i, number, &s);
     return HYP_OK;
 }
 
-/* unite() where nobody is asked or told, nothing is recorded, and the late root was asked for: most of what runs do. The
- * class `left` is that of the left side. */
+/* unite_silently() where proofs are kept. */
+static hyp_status unite_recorded(batch *b, const hyp_build *build, size_t i, uint32_t left)
+{
+    hyp_egraph *eg = b->eg;
+    const hyp_action *action = &b->rule->actions[0];
+    size_t slot;
+    uint32_t row = probe(b, build, i, &slot), right = row == HYP_NONE ? left : class_of(eg, row);
+    bool born = row == HYP_NONE;
+    if (born) HYP_TRY(make_row(b, build, i, left, slot, &row));
+    bool changes = left != right || b->keys->grew[i];
+    if (!changes && !eg->explain_all) return HYP_OK;
+    const sides s = {.left = b->matches[i * b->words + b->rule->reg_count + action->root->index], .right = row};
+    right_of(b, i)[action->right.index] = row;
+    uint32_t place = record(b, i, 0, &s);
+    if (born) eg->proofs.edge[row] = place; /* a tree of its own so far */
+    if (left != right) hyp_eg_union_reserved(eg, s.left, row, place);
+    if (changes) b->outcomes[i] = HYP_APPLIED_CHANGE;
+    return HYP_OK;
+}
+
+/* unite() where nobody is asked or told, and the late root was asked for: most of what runs do. The class `left` is that of
+ * the left side. */
 static hyp_status unite_silently(batch *b, const hyp_build *build, size_t i, uint32_t left)
 {
     hyp_egraph *eg = b->eg;
@@ -381,7 +409,8 @@ static hyp_status unite_silently(batch *b, const hyp_build *build, size_t i, uin
     return HYP_OK;
 }
 
-static hyp_status unite_all_silently(batch *b, const hyp_action *action)
+/* Inlined for runs with proofs and without. */
+__attribute__((always_inline)) static inline hyp_status unite_all_silently(batch *b, const hyp_action *action, bool explain)
 {
     hyp_egraph *eg = b->eg;
     const hyp_build *build = &action->late;
@@ -395,8 +424,8 @@ static hyp_status unite_all_silently(batch *b, const hyp_action *action)
         uint32_t left = hyp_eg_now(eg, *at);
         if (may_be_stale && key_is_stale(b, build, i)) set_key(b, build, i);
         bool known = hyp_table_is(eg, keys->guess[i], op, keys->kid[i]) && class_of(eg, keys->guess[i]) == left;
-        if (known && !keys->grew[i]) continue; /* mostly */
-        hyp_status status = unite_silently(b, build, i, left);
+        if (known && !keys->grew[i] && !(explain && eg->explain_all)) continue; /* mostly */
+        hyp_status status = explain ? unite_recorded(b, build, i, left) : unite_silently(b, build, i, left);
         if (status != HYP_OK) HYP_TRY(refuse(b, i, 0, status));
         may_be_stale = eg->pending.len != b->lost;
     }
@@ -409,8 +438,8 @@ static hyp_status unite_all(batch *b)
     const hyp_action *first = &rule->actions[0];
     b->asked = rule->action_count == 1 && first->root && first->is_late && first->late.plain && !b->one_by_one;
     if (b->asked) ask(b, &first->late);
-    bool silent = b->asked && !b->asks && !b->eg->explain && !b->ap->on_rewrite && !b->ap->rules->may_unite;
-    if (silent) return unite_all_silently(b, first);
+    bool silent = b->asked && !b->asks && !b->ap->on_rewrite && !b->ap->rules->may_unite;
+    if (silent) return b->eg->explain ? unite_all_silently(b, first, true) : unite_all_silently(b, first, false);
     for (size_t i = b->first; i < b->end; i++) {
         for (uint32_t a = 0; a < rule->action_count && !is_out(b, i); a++) {
             hyp_status status = unite(b, i, a);
@@ -430,10 +459,10 @@ static hyp_status reserve(const batch *b, size_t count, bool rows, hyp_diag *dia
     size_t actions = count * rule->action_count;
     if (rows) HYP_TRY(hyp_eg_reserve_rows(eg, count * rule->right_nodes, diag));
     if (b->ap->on_rewrite) HYP_TRY(hyp_vec_reserve(&b->ap->notes, actions, diag));
-    if (eg->explain) HYP_TRY(hyp_proof_reserve(eg, actions * (1 + rule->left_nodes + rule->right_nodes), actions, diag));
+    if (eg->explain) HYP_TRY(hyp_proof_reserve(eg, actions * (2 + rule->left_nodes + rule->right_nodes), actions, diag));
     if (eg->explain) HYP_TRY(hyp_eg_reserve(eg, &eg->proofs.milestones, eg->proofs.milestones.len + 1, diag));
     for (uint32_t a = 0; a < rule->action_count && eg->explain; a++) {
-        const hyp_app_kind kind = {b->ap->rules->index, b->rule_index, a};
+        const hyp_app_kind kind = kind_of_record(b, a);
         HYP_TRY(hyp_proof_kind(eg, &kind, &rule->actions[a].app_kind, diag));
     }
     return hyp_eg_reserve(eg, &eg->pending, eg->pending.len + actions, diag);
@@ -488,11 +517,8 @@ static hyp_status make_room(batch *b, size_t count)
     hyp_applier *ap = b->ap;
     size_t words = count * b->rule->right_nodes;
     HYP_TRY(hyp_vec_reserve(&ap->right, words + 1, b->diag));
-    HYP_TRY(hyp_vec_reserve(&ap->made, words + 1, b->diag));
     memset(ap->right.data, 0xff, words * sizeof *ap->right.data); /* HYP_NONE */
-    if (b->eg->explain) memset(ap->made.data, 0, words);
     b->right = ap->right.data;
-    b->made = ap->made.data;
     return HYP_OK;
 }
 
