@@ -141,10 +141,8 @@ static void sums_part(void *state, int64_t begin, int64_t end, int thread)
         r->run->kernels->add_parts(&parts, s->out[X], r->bias, s->channels, made);
         if (s->act.op != HYP_PLAN__POINTWISE__OP__CAST) r->run->kernels->activate(&s->act, made, n);
         if (in_place) continue;
-        if (s->y_last && s->y_apart != s->channels)
+        if (s->y_last || s->channels == 1)
             hyp_cpu_copy_rows(made, s->channels, r->y + o * s->out[X] * s->y_apart, s->y_apart, s->out[X], s->channels);
-        else if (s->y_last || s->channels == 1)
-            memcpy(r->y + o * n, made, (size_t)n * sizeof *made);
         else
             r->run->kernels->transpose(made, s->out[X], s->channels, s->channels, r->y + o * s->out[X],
                                        s->out[Y] * s->out[X]);

@@ -39,11 +39,15 @@ static inline int64_t hyp_cpu_spread(int64_t elements, int64_t channels, int64_t
     return apart ? elements / channels * apart + elements % channels : elements;
 }
 
-/* Rows of some numbers, so far apart on either side: a call of memcpy takes longer than such a row. */
+/* Rows of some numbers, so far apart on either side: a call of memcpy takes longer than one that is by itself. */
 static inline void hyp_cpu_copy_rows(const float *x, int64_t x_apart, float *y, int64_t y_apart, int64_t rows,
                                      int64_t length)
 {
     enum { FEW = 4 };
+    if (x_apart == length && y_apart == length) {
+        memcpy(y, x, (size_t)(rows * length) * sizeof *y);
+        return;
+    }
     for (int64_t r = 0; r < rows; r++, x += x_apart, y += y_apart) {
         int64_t j = 0;
         for (; j + FEW <= length; j += FEW) memcpy(y + j, x + j, FEW * sizeof *y);

@@ -46,10 +46,8 @@ static void turn_part(void *state, int64_t begin, int64_t end, int thread)
     const pool *s = r->s;
     int64_t channels = s->lines.channels;
     float *to = (float *)((char *)r->run->call.work + s->x_at) + begin * channels;
-    if (s->x_last && s->x_apart != channels)
+    if (s->x_last || channels == 1)
         hyp_cpu_copy_rows(r->x + begin * s->x_apart, s->x_apart, to, channels, end - begin, channels);
-    else if (s->x_last || channels == 1)
-        memcpy(to, r->x + begin * channels, (size_t)((end - begin) * channels) * sizeof *to);
     else
         r->run->kernels->transpose(r->x + begin, channels, end - begin, s->lines.window.in_count, to, channels);
 }
@@ -70,7 +68,6 @@ static void lines_part(void *state, int64_t begin, int64_t end, int thread)
     const hyp_cpu_kernels *kernels = r->run->kernels;
     float *room = (float *)((char *)r->run->call.work + s->y_at + (size_t)thread * s->thread_bytes);
     float *scales = (float *)((char *)room + s->y_bytes);
-    int64_t n = l->length * l->channels;
     for (int64_t i = begin; i < end; i++) {
         const float *rows[HYP_LINES_MOST];
         int64_t o[HYP_SPATIAL];
@@ -79,10 +76,8 @@ static void lines_part(void *state, int64_t begin, int64_t end, int thread)
         float *y = s->y_in_place ? r->y + i * l->length * s->y_apart : room;
         kernels->pool(&s->kernel, &parts, l->length, s->average ? find_scales(s, o, scales) : NULL, y);
         if (s->y_in_place) continue;
-        if (s->y_last && s->y_apart != l->channels)
+        if (s->y_last || l->channels == 1)
             hyp_cpu_copy_rows(y, l->channels, r->y + i * l->length * s->y_apart, s->y_apart, l->length, l->channels);
-        else if (s->y_last || l->channels == 1)
-            memcpy(r->y + i * n, y, (size_t)n * sizeof *y);
         else
             kernels->transpose(y, l->length, l->channels, l->channels, r->y + i * l->length, l->window.out_count);
     }

@@ -42,10 +42,8 @@ static void bring_places(const hyp_cpu_run *run, const hyp_cpu_conv *s, const fl
                          int64_t to, float *out)
 {
     int64_t c = s->in_channels, places = s->in[Y] * s->in[X];
-    if (s->x_last && s->x_apart != c)
+    if (s->x_last || c == 1)
         hyp_cpu_copy_rows(x + (line * s->in[X] + from) * s->x_apart, s->x_apart, out, c, to - from, c);
-    else if (s->x_last || c == 1)
-        memcpy(out, x + (line * s->in[X] + from) * c, (size_t)((to - from) * c) * sizeof *out);
     else
         run->kernels->transpose(x + line * s->in[X] + from, c, to - from, places, out, c);
 }
