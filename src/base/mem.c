@@ -1,6 +1,7 @@
 #include "base/mem.h"
 
 #include <malloc.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,8 +128,10 @@ void hyp_free(void *p)
 #define HUGE_PAGE ((size_t)1 << 21)
 #ifdef HYP_SMALL_SIZES /* for the address sanitizer, which sees only what malloc gives */
 #define LARGE SIZE_MAX
+#define PAGED SIZE_MAX
 #else
 #define LARGE HUGE_PAGE
+#define PAGED ((size_t)1 << 16) /* blocks that live long share huge pages from this size on */
 #endif
 
 /* In front of an aligned block: where it came from. */
@@ -137,6 +140,7 @@ typedef struct aligned_head {
     size_t bytes; /* that were asked for */
     size_t room, align;
     const hyp_mem_source *source; /* NULL: the system */
+    struct region *region;        /* of hyp_lasting_alloc; else NULL */
 } aligned_head;
 
 enum { LEAST_ALIGN = 64 };
@@ -160,23 +164,10 @@ void *hyp_aligned_alloc(size_t align, size_t size)
         (void)madvise(base, align, MADV_NOHUGEPAGE);
         (void)madvise(p, size & ~(HUGE_PAGE - 1), MADV_HUGEPAGE);
     }
-    *head_of(p) = (aligned_head){base, size, room, align, source};
+    *head_of(p) = (aligned_head){base, size, room, align, source, NULL};
     count_bytes(size);
     return p;
 }
-
-void hyp_aligned_free(void *p)
-{
-    if (!p) return;
-    aligned_head head = *head_of(p);
-    hyp_mem_give(head.bytes);
-    if (head.source)
-        head.source->free(head.base, head.room, head.align, head.source->user);
-    else
-        free(head.base);
-}
-
-bool hyp_aligned_is_sourced(const void *p) { return head_of(p)->source; }
 
 static size_t whole_pages(size_t size) { return (size + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1); }
 
@@ -191,6 +182,97 @@ static char *map_aligned(size_t size)
     (void)madvise(p + before, size, MADV_HUGEPAGE); /* a kernel without them serves as well */
     return p + before;
 }
+
+/* ---- blocks that live long -------------------------------------------------------------------------- */
+
+/* Huge pages that blocks lie in, one behind the other. */
+typedef struct region {
+    char *at;
+    size_t used, blocks;
+} region;
+enum { REGION = 1 << 25 };
+
+static pthread_mutex_t regions = PTHREAD_MUTEX_INITIALIZER;
+static region *growing; /* the one that new blocks go to; NULL: none */
+static size_t lasting;  /* bytes of all blocks */
+
+size_t hyp_lasting_bytes(void)
+{
+    pthread_mutex_lock(&regions);
+    size_t bytes = lasting;
+    pthread_mutex_unlock(&regions);
+    return bytes;
+}
+
+/* One with room for a block and what is in front of it; NULL: the system has no more. */
+static region *region_for(size_t room)
+{
+    if (growing && growing->used + room <= REGION) return growing;
+    region *r = malloc(sizeof *r);
+    char *at = r ? map_aligned(REGION) : NULL;
+    if (!at) {
+        free(r);
+        return NULL;
+    }
+    *r = (region){.at = at};
+    return growing = r;
+}
+
+void *hyp_lasting_alloc(size_t align, size_t size)
+{
+    if (size < PAGED || size >= LARGE || align > HUGE_PAGE / 2 || (charged && charged->source))
+        return hyp_aligned_alloc(align, size);
+    if (must_fail() || !hyp_mem_fits(size)) return NULL;
+    if (align < LEAST_ALIGN) align = LEAST_ALIGN;
+    pthread_mutex_lock(&regions);
+    region *r = region_for(size + LEAST_ALIGN + align);
+    char *base = r ? r->at + r->used : NULL, *p = NULL;
+    if (r) {
+        size_t offset = (r->used + LEAST_ALIGN + align - 1) & ~(align - 1);
+        p = r->at + offset;
+        *head_of(p) = (aligned_head){base, size, offset + size - r->used, align, NULL, r};
+        r->used = (offset + size + LEAST_ALIGN - 1) & ~(size_t)(LEAST_ALIGN - 1);
+        r->blocks++;
+        lasting += size;
+    }
+    pthread_mutex_unlock(&regions);
+    if (p) count_bytes(size);
+    return p ? p : counted(NULL);
+}
+
+/* The system gets the pages of the block now, and the region with its last block. */
+static void leave_region(region *r, char *p, const aligned_head *head)
+{
+    enum { PAGE = 4096 };
+    char *first = (char *)(((uintptr_t)p + PAGE - 1) & ~(uintptr_t)(PAGE - 1));
+    size_t offset = (size_t)(p - r->at);
+    pthread_mutex_lock(&regions);
+    bool last = r->used - offset < head->bytes + LEAST_ALIGN, empty = --r->blocks == 0;
+    lasting -= head->bytes;
+    if (last) r->used = (size_t)((char *)head->base - r->at);
+    if (!empty && first < p + head->bytes)
+        (void)madvise(first, (size_t)(p + head->bytes - first) & ~(size_t)(PAGE - 1), MADV_DONTNEED);
+    if (empty && r == growing) growing = NULL;
+    pthread_mutex_unlock(&regions);
+    if (!empty) return;
+    munmap(r->at, REGION);
+    free(r);
+}
+
+void hyp_aligned_free(void *p)
+{
+    if (!p) return;
+    aligned_head head = *head_of(p);
+    hyp_mem_give(head.bytes);
+    if (head.region)
+        leave_region(head.region, p, &head);
+    else if (head.source)
+        head.source->free(head.base, head.room, head.align, head.source->user);
+    else
+        free(head.base);
+}
+
+bool hyp_aligned_is_sourced(const void *p) { return head_of(p)->source; }
 
 void *hyp_large_realloc(void *old, size_t old_size, size_t new_size)
 {

@@ -17,6 +17,10 @@ void hyp_free(void *p);
  * back to where it came from, whatever account is named then. */
 void *hyp_aligned_alloc(size_t align, size_t size);
 void hyp_aligned_free(void *p);
+/* Such a block that lives long and is read as a whole, such as packed weights: one of 64 KiB to 2 MiB lies in huge pages beside
+ * others, since processors do not read ahead over the end of a page. Freed, its memory goes back to the system. Any thread. */
+void *hyp_lasting_alloc(size_t align, size_t size);
+size_t hyp_lasting_bytes(void); /* of all blocks that lie in such pages, which malloc does not know of; for tests */
 bool hyp_aligned_is_sourced(const void *p); /* it is of an account's source */
 
 /* For arrays that grow large and live long: from two megabytes on they are pages of their own, asked to be huge ones (a

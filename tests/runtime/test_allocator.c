@@ -215,6 +215,47 @@ static void blocks_know_where_they_came_from(void **state)
     hyp_mem_charge(NULL);
 }
 
+/* Blocks that live long keep their bytes beside each other, whichever are freed before, and are an account's as others are. */
+static void blocks_live_long_side_by_side(void **state)
+{
+    (void)state;
+    enum { COUNT = 100, ROUNDS = 3 };
+    static const size_t aligns[] = {1, 64, 4096, 1 << 21}, sizes[] = {0, 100, 1 << 16, 300001, 1 << 20, (1 << 21) - 1, 1 << 21};
+    const size_t kinds = sizeof sizes / sizeof *sizes;
+    pool p = {0};
+    const hyp_mem_source source = {host_alloc, host_free, &p};
+    hyp_mem_account account = {.most = SIZE_MAX}, sourced = {.source = &source, .most = SIZE_MAX};
+    unsigned char *blocks[COUNT];
+    hyp_mem_charge(&account);
+    for (int round = 0; round < ROUNDS; round++) {
+        size_t bytes = 0;
+        for (size_t i = 0; i < COUNT; i++) {
+            size_t align = aligns[i % 4], size = sizes[i % kinds];
+            blocks[i] = hyp_lasting_alloc(align, size);
+            assert_non_null(blocks[i]);
+            assert_int_equal((uintptr_t)blocks[i] % align, 0);
+            memset(blocks[i], (int)i, size);
+            bytes += size;
+        }
+        assert_int_equal(hyp_mem_used(&account), bytes);
+        for (size_t i = 0; i < COUNT; i++) { /* one from the front, two from the back */
+            size_t at = i % 3 == 0 ? i / 3 : COUNT - 1 - (i - i / 3 - 1), size = sizes[at % kinds];
+            for (size_t b = 0; b < size; b += 1 + size / 1000) assert_int_equal(blocks[at][b], (unsigned char)at);
+            assert_int_equal(hyp_aligned_is_sourced(blocks[at]), false);
+            hyp_aligned_free(blocks[at]);
+        }
+        assert_int_equal(hyp_mem_used(&account), 0);
+    }
+    account.most = 1 << 20;
+    assert_null(hyp_lasting_alloc(64, (1 << 20) + 1));
+    hyp_mem_charge(&sourced);
+    void *block = hyp_lasting_alloc(64, 1 << 20);
+    assert_true(hyp_aligned_is_sourced(block));
+    hyp_aligned_free(block);
+    assert_int_equal(p.count, 0);
+    hyp_mem_charge(NULL);
+}
+
 static int start(void **state)
 {
     (void)state;
@@ -235,7 +276,7 @@ static int stop(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_know_where_they_came_from),
+        cmocka_unit_test(blocks_know_where_they_came_from), cmocka_unit_test(blocks_live_long_side_by_side),
         cmocka_unit_test(hosts_take_all_large_memory_there),
         cmocka_unit_test(devices_take_theirs_there),
         cmocka_unit_test(half_a_table_is_refused),

@@ -18,7 +18,7 @@ static size_t allocated(void)
 {
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     struct mallinfo2 all = mallinfo2();
-    return all.uordblks + all.hblkhd;
+    return all.uordblks + all.hblkhd + hyp_lasting_bytes();
 #else
     return 0;
 #endif

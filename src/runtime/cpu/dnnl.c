@@ -269,7 +269,7 @@ static hyp_status pack(const hyp_dnnl *d, hyp_md_ref plain, const void *data, bo
     bool copy = !stays || !dnnl_memory_desc_equal(plain, wanted);
     size_t bytes = dnnl_memory_desc_get_size(wanted);
     p->md = hyp_md_clone(wanted);
-    if (copy) p->buffer = hyp_aligned_alloc(PAGE, bytes);
+    if (copy) p->buffer = hyp_lasting_alloc(PAGE, bytes);
     if (!p->md || (copy && !p->buffer)) return hyp_fail_memory(diag, bytes);
     dnnl_status_t status = dnnl_memory_create(&p->memory, p->md, d->engine, copy ? p->buffer : (void *)(uintptr_t)data);
     if (status != dnnl_success) return hyp_dnnl_fail(diag, status, "describing weights");

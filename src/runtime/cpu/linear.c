@@ -95,7 +95,7 @@ static hyp_mlp *new_layers(size_t count, size_t floats)
     if (!hyp_mul_size(floats, sizeof(float), &bytes)) return NULL;
     hyp_mlp *mlp = hyp_calloc(1, sizeof *mlp + count * sizeof(hyp_mlp_layer));
     if (!mlp) return NULL;
-    *mlp = (hyp_mlp){.layers = (hyp_mlp_layer *)(mlp + 1), .count = count, .block = hyp_aligned_alloc(ALIGN, bytes)};
+    *mlp = (hyp_mlp){.layers = (hyp_mlp_layer *)(mlp + 1), .count = count, .block = hyp_lasting_alloc(ALIGN, bytes)};
     if (mlp->block) return mlp;
     hyp_free(mlp);
     return NULL;
