@@ -492,13 +492,13 @@ static int tune(request *r, FILE *people, const cli_args *args)
     int code = session_open(&s, &where, args->tool);
     if (code == CLI_OK) {
         measure_typical_dims(&s, &where.dims);
-        code = tune_session(&s, &where, &tuning, r->plan, people, args);
-    }
-    r->tuned = where.dims;
-    if (code != CLI_OK)
+        code = tune_session(&s, &where, &tuning, r->plan, people, args); /* the plan, then the cache, which may fail */
+    } else if (code != CLI_USAGE) {
         fprintf(stderr,
                 "%s: the plan was written without tuning, which needs its device here; 'hypatia tune' does it there\n",
                 args->tool);
+    }
+    r->tuned = where.dims;
     session_close(&s);
     return code;
 }

@@ -291,6 +291,12 @@ def check_cpu(folder):
     out, _ = run("hypatiac", model, "-o", plan, "--tune", "--tune-dim", "batch=2,4", "--seconds", "5")
     assert counts(out)["products"] >= 2 and "batch=4: " in out and "tuned     on" in run("hypatia", "inspect", plan)[0], out
 
+    # A cache that cannot be written costs what was measured its place there, not its place in the plan.
+    run("hypatiac", model, "-o", plan)
+    told = run("hypatiac", model, "-o", plan, "--tune", "--seconds", "1", "--cache", os.path.join(folder, "no/cache"), code=1)[1]
+    assert "no/cache: cannot write" in told and "without tuning" not in told, told
+    assert "tuned     on" in run("hypatia", "inspect", plan)[0]
+
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
