@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "tuning.h"
 
@@ -215,12 +216,24 @@ static char *line_text(const hyp_tuned *t, const char *device)
 /* Whether the file ends in the middle of a line: of a writer that was interrupted. */
 static bool ends_in_line(FILE *file) { return fseek(file, -1, SEEK_END) == 0 && fgetc(file) != '\n'; }
 
-/* One process writes at a time, until it closes the file: lines of two would end up within each other. */
+/* One process writes at a time, until it closes the file: lines of two would end up within each other. That takes a moment;
+ * who waits for one that is stopped says so. */
+static void lock(FILE *file, const char *path, const char *tool)
+{
+    enum { MOMENTS = 20 };
+    const struct timespec moment = {.tv_nsec = 50000000};
+    for (int i = 0; flock(fileno(file), LOCK_EX | LOCK_NB) != 0; i++) {
+        if (errno != EWOULDBLOCK) return; /* some file systems have no locks */
+        if (i == MOMENTS) cli_error(tool, "%s: another process is writing to it; this one waits for that", path);
+        nanosleep(&moment, NULL);
+    }
+}
+
 static FILE *open_to_extend(const char *path, const char *tool)
 {
     FILE *file = fopen(path, "a+");
     if (!file) cli_error(tool, "%s: cannot write: %s", path, strerror(errno));
-    if (file) flock(fileno(file), LOCK_EX); /* some file systems have no locks */
+    if (file) lock(file, path, tool);
     if (file && ends_in_line(file)) fputc('\n', file); /* closing tells whether it could */
     return file;
 }

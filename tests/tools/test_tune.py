@@ -1,5 +1,6 @@
 """Tuning as its users call it, on the emulated GPU (tests/runtime/cuda/emulator.cpp) and on the CPU: the timing cache, and plans
 that travel."""
+import fcntl
 import json
 import os
 import subprocess
@@ -105,6 +106,17 @@ def check_broken_lines(plan, tuned, cache):
         assert f"{cache}:{number}: the line is left out: " in told, (number, told)
     after = open(cache).read().splitlines()
     assert after[:-1] == lines and json.loads(after[-1])["product"] == json.loads(good)["product"], after
+
+
+def check_locked(plan, tuned, cache):
+    """Who waits for another that writes to the cache says so, and goes on when that has ended."""
+    with open(cache) as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        waiting = subprocess.Popen([os.path.join(hyp.BIN, "hypatia"), "tune", plan, "--dim", "batch=6", "--cache", cache, "-o", tuned, "-q"],
+                                   stderr=subprocess.PIPE, text=True)
+        told = waiting.stderr.readline()
+    assert "another process is writing to it" in told, told
+    assert waiting.communicate()[1] == "" and waiting.returncode == 0, waiting.returncode
 
 
 def check_other_devices(plan, tuned, cache):
@@ -308,6 +320,7 @@ def main():
         check_progress(plan, tuned)
         check_running(folder, plan, tuned)
         check_steps(plan, tuned)
+        check_locked(plan, tuned, cache)
         check_broken_lines(plan, tuned, cache)
         check_other_devices(plan, tuned, cache)
         check_compiling(folder, model, cache)
