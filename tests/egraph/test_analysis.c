@@ -234,8 +234,8 @@ static void what_means_nothing_is_refused(void **state)
     }
 }
 
-/* A row that was refused is taken back, and leaves its number in the hash-cons: applications after it that ask for the same row
- * are refused, too, wherever in a bucket it was. */
+/* A row that was refused is taken back, and leaves its number in the hash-cons: applications after it that ask for the same
+ * row are refused, too, wherever in a bucket it was. */
 static void what_was_refused_is_not_met_later(void **state)
 {
     (void)state;

@@ -31,8 +31,8 @@ static hyp_device_kind device(void)
     return name && strcmp(name, "cuda") == 0 ? HYP_DEVICE_CUDA : HYP_DEVICE_CPU;
 }
 
-/* Memory of a tensor's own size, so that a sanitizer sees the first byte beyond it; of floats one in a thousand is infinite. False
- * where it would be too much. */
+/* Memory of a tensor's own size, so that a sanitizer sees the first byte beyond it; of floats one in a thousand is infinite.
+ * False where it would be too much. */
 static bool take(hyp_tensor *t, uint64_t seed)
 {
     size_t bytes = hyp_dtype_size(t->dtype);

@@ -52,7 +52,8 @@ static hyp_status add_conv(maker *m, image *x)
     hyp_value_id in[4] = {x->value, HYP_NO_VALUE, HYP_NO_VALUE, HYP_NO_VALUE};
     set_window(PICK(m, 1, 3, 3, 5), PICK(m, 1, 3, 3), PICK(m, 1, 1, 1, 2), kernel, steps, pads);
     const bool depthwise = PICK(m, 0, 0, 0, 0, 1), adds = !depthwise && steps[0] == 1 && PICK(m, 0, 0, 1);
-    const int64_t channels = depthwise || adds ? x->channels : PICK(m, 1, 3, 8, 12, 16, 32), group = depthwise ? channels : 1;
+    const int64_t channels = depthwise || adds ? x->channels : PICK(m, 1, 3, 8, 12, 16, 32);
+    const int64_t group = depthwise ? channels : 1;
     const hyp_type w = {.dtype = HYP_F32, .rank = 4, .dims = {channels, x->channels / group, kernel[0], kernel[1]}};
     const hyp_type b = {.dtype = HYP_F32, .rank = 1, .dims = {channels}};
     const hyp_attr attrs[] = {hyp_attr_of_dims(steps, 2),  hyp_attr_of_dims(pads, 4),
@@ -76,7 +77,8 @@ static hyp_status add_pool(maker *m, image *x)
                               hyp_attr_of_dims(ones, 2),   hyp_attr_of_int(0),         hyp_attr_of_int(0)};
     hyp_value_id in = x->value;
     *x = (image){HYP_NO_VALUE, x->channels, (x->height - 1) / step + 1, (x->width - 1) / step + 1};
-    return hyp_graph_add_node(m->g, average ? HYP_OP_average_pool : HYP_OP_max_pool, &in, 1, attrs, NULL, &x->value, 1, m->diag);
+    return hyp_graph_add_node(m->g, average ? HYP_OP_average_pool : HYP_OP_max_pool, &in, 1, attrs, NULL, &x->value, 1,
+                              m->diag);
 }
 
 static hyp_status add_pointwise(maker *m, image *x)
@@ -84,10 +86,10 @@ static hyp_status add_pointwise(maker *m, image *x)
     const hyp_type each = {.dtype = HYP_F32, .rank = 4, .dims = {1, x->channels, 1, 1}};
     const hyp_type one = {.dtype = HYP_F32, .rank = 4, .dims = {1, 1, x->height, x->width}};
     const int64_t kind = PICK(m, 0, 1, 2, 3);
+    const hyp_op op = kind == 0 ? HYP_OP_tanh : kind == 1 ? HYP_OP_add : HYP_OP_mul;
     hyp_value_id in[2] = {x->value, x->value};
     if (kind > 1) HYP_TRY(add_numbers(m, kind == 2 ? &each : &one, &in[1]));
-    return hyp_graph_add_node(m->g, kind == 0 ? HYP_OP_tanh : kind == 1 ? HYP_OP_add : HYP_OP_mul, in, kind == 0 ? 1 : 2, NULL,
-                              NULL, &x->value, 1, m->diag);
+    return hyp_graph_add_node(m->g, op, in, kind == 0 ? 1 : 2, NULL, NULL, &x->value, 1, m->diag);
 }
 
 static hyp_status add_layer(maker *m, image *x)

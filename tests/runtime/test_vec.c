@@ -140,7 +140,8 @@ static void special_values_come_out_right(void **state)
         assert_true(isnan(y[0]) && isnan(y[1]) && isnan(y[2]) && !signbit(y[3]) && y[3] == 0 && signbit(y[4]) && y[4] == 0);
         assert_true(y[7] == 1e-30f && y[8] == -1e-30f && y[10] == sinf(3e38f) && y[11] == sinf(-3e38f));
         apply(list[i], HYP_PLAN__POINTWISE__OP__COS, x, y, 16);
-        assert_true(isnan(y[0]) && isnan(y[1]) && isnan(y[2]) && y[3] == 1 && y[4] == 1 && y[7] == 1 && y[10] == cosf(3e38f));
+        assert_true(isnan(y[0]) && isnan(y[1]) && isnan(y[2]) && y[3] == 1 && y[4] == 1 && y[7] == 1);
+        assert_true(y[10] == cosf(3e38f));
         apply(list[i], HYP_PLAN__POINTWISE__OP__LOG, x, y, 16);
         assert_true(isnan(y[0]) && isinf(y[1]) && isnan(y[2]) && y[3] == -INFINITY && y[4] == -INFINITY && isnan(y[6]));
         apply(list[i], HYP_PLAN__POINTWISE__OP__SOFTPLUS, x, y, 16);

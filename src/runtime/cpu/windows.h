@@ -63,8 +63,8 @@ static inline size_t hyp_cpu_moved_bytes(const hyp_cpu_conv *s)
 void hyp_cpu_bring_lines(const hyp_cpu_run *run, const hyp_cpu_conv *s, const float *x, int64_t line, int64_t count,
                          float *out);
 
-/* Whether x are numbers that may be multiplied by what is no weight of theirs, and weights such as may be by what they are none
- * of: NaN, infinite and very large ones are not. */
+/* Whether x are numbers that may be multiplied by what is no weight of theirs, and weights such as may be by what they are
+ * none of: NaN, infinite and very large ones are not. */
 bool hyp_cpu_is_tame(const float *x, int64_t count);
 
 /* Lines of results as the sums that define them, for x that is not tame (directly.c). */

@@ -119,8 +119,8 @@ static void build(const net *n)
     add_curve(x, row, n->k, n->dtype);
     add_layer(n, row, pb_view(&builder, first, 1, flat), n->act, y);
     if (n->apart) add_curve(x, pb_output(&builder, "apart", n->dtype, 2, in), n->k, n->dtype);
-    add_cell(n, y, c, row, n->over ? window_of(before, 1, 0) : pb_weight(&builder, HYP_F32, 1, (int64_t[]){1}, &(float){0.25f}),
-             c_out, h);
+    uint32_t quarter = pb_weight(&builder, HYP_F32, 1, (int64_t[]){1}, &(float){0.25f});
+    add_cell(n, y, c, row, n->over ? window_of(before, 1, 0) : quarter, c_out, h);
     if (n->twice) {
         int64_t width = n->shifted ? n->width / 2 : n->width;
         uint32_t z = pb_output(&builder, "z", n->dtype, 2, pb_consts(&builder, 2, (int64_t[]){1, width}));

@@ -107,8 +107,8 @@ static bool writes_over_layer(const hyp_cuda_build *b, const HypPlan__Linear *k,
            is_written_over(b, step, k->added_plus1) || is_written_over(b, step, k->layers[0]->weight + 1);
 }
 
-/* Whether the step is written over a tensor of which threads of a step before it read other elements than their own: those of
- * another block may not have done so yet. */
+/* Whether the step is written over a tensor of which threads of a step before it read other elements than their own: those
+ * of another block may not have done so yet. */
 static bool writes_over_others(const hyp_cuda_build *b, const cell *c, const HypPlan__Pointwise *step)
 {
     for (uint32_t t = 0; t < c->steps; t++)
@@ -139,7 +139,8 @@ static bool find_cell(const hyp_cuda_build *b, uint32_t step, cell *out)
         const HypPlan__Pointwise *next = out->step[at] = pointwise_at(b, step + 1 + at);
         hyp_cuda_pw_program *program = &out->program[at];
         if (!next || !encode(b, k, next, at ? out->step[at - 1] : NULL, program) || writes_over_layer(b, k, next)) break;
-        if (!reads_parts(program) || program->before.parts != out->program[0].before.parts || writes_over_others(b, out, next)) break;
+        if (!reads_parts(program) || program->before.parts != out->program[0].before.parts) break;
+        if (writes_over_others(b, out, next)) break;
     }
     const hyp_cuda_few_rows_device device = hyp_cuda_few_rows_device_of(b->session->model->device);
     hyp_cuda_pw_before *before = &out->program[0].before;
