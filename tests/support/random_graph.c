@@ -799,11 +799,173 @@ static hyp_status make_resize(maker *m, hyp_op op)
     return add_unary(m, op, x, attrs, 2 * m->known.data[x].bound, &out);
 }
 
+static hyp_status make_cumprod(maker *m, hyp_op op)
+{
+    hyp_value_id x, out;
+    if (!pick(m, FLOAT, 1, 4, &x)) return HYP_OK;
+    hyp_type t = *type_of(m, x);
+    int64_t axis = draw(m, -t.rank, t.rank - 1);
+    hyp_dim size = t.dims[axis < 0 ? axis + t.rank : axis];
+    double bound = pow(fmax(m->known.data[x].bound, 1), is_fixed(size) ? (double)size : 8);
+    if (bound > SMALL_BOUND) return HYP_OK;
+    hyp_attr attrs[] = {attr_int(axis), attr_int(draw(m, 0, 1)), attr_int(draw(m, 0, 1))};
+    return add_unary(m, op, x, attrs, bound, &out);
+}
+
+/* A floating-point value of which the axes from `first` on have fixed sizes, and elements. */
+static bool pick_fixed(maker *m, int32_t low, int32_t high, int32_t first, hyp_value_id *out)
+{
+    for (int tries = 0; tries < 10; tries++) {
+        if (!pick(m, FLOAT, low, high, out)) return false;
+        const hyp_type *t = type_of(m, *out);
+        bool fixed = true;
+        for (int32_t i = first; i < t->rank; i++) fixed = fixed && is_fixed(t->dims[i]) && t->dims[i] > 0;
+        if (fixed) return true;
+    }
+    return false;
+}
+
+/* Integers from `low` to `high`, in turn where they are to be distinct. */
+static hyp_status make_indices(maker *m, const hyp_type *like, int64_t low, int64_t high, bool distinct, hyp_value_id *out)
+{
+    hyp_type t = *like;
+    size_t count = 1;
+    t.dtype = HYP_I64;
+    for (int32_t i = 0; i < t.rank; i++) count *= (size_t)t.dims[i];
+    int64_t *data = hyp_calloc(count, sizeof *data);
+    if (!data) return hyp_fail_memory(m->diag, count * sizeof *data);
+    for (size_t i = 0; i < count; i++) data[i] = distinct ? high - (int64_t)i : draw(m, low, high);
+    hyp_status status = hyp_graph_add_const(m->g, NULL, &t, data, count * sizeof *data, true, out, m->diag);
+    hyp_free(data);
+    HYP_TRY(status);
+    return note_value(m, *out, (double)high, true);
+}
+
+/* Places are exact, as those of mode nearest are far from each other. */
+static hyp_status make_grid_sample(maker *m, hyp_op op)
+{
+    static const char *const modes[] = {"linear", "nearest", "cubic"}, *const paddings[] = {"zeros", "border", "reflection"};
+    hyp_value_id in[2], out;
+    if (!pick_fixed(m, 3, 4, 2, &in[0])) return HYP_OK;
+    hyp_type t = *type_of(m, in[0]);
+    for (int32_t i = 1; i + 1 < t.rank; i++) t.dims[i] = draw(m, 1, 3);
+    t.dims[t.rank - 1] = t.rank - 2;
+    HYP_TRY(make_leaf(m, &t, 1.4, &in[1]));
+    const hyp_attr attrs[] = {attr_sym(modes[draw(m, 0, 2)]), attr_sym(paddings[draw(m, 0, 2)]), attr_int(draw(m, 0, 1))};
+    return add(m, op, in, 2, attrs, 3 * m->known.data[in[0]].bound, &out, 1);
+}
+
+static hyp_status make_affine_grid(maker *m, hyp_op op)
+{
+    const hyp_dim size[] = {2, 1, draw(m, 1, 3), draw(m, 1, 4)};
+    hyp_value_id theta, out;
+    HYP_TRY(make_leaf(m, &(hyp_type){m->options->dtype, 3, {2, 2, 3}}, 0.5, &theta));
+    const hyp_attr attrs[] = {attr_dims(size, 4), attr_int(draw(m, 0, 1))};
+    return add_unary(m, op, theta, attrs, 3 * m->known.data[theta].bound, &out);
+}
+
+static hyp_status make_roi_align(maker *m, hyp_op op)
+{
+    hyp_value_id in[3], out;
+    if (!pick_fixed(m, 4, 4, 0, &in[0])) return HYP_OK;
+    const hyp_type x = *type_of(m, in[0]), one = {HYP_I64, 1, {2}};
+    const hyp_dim bins[] = {draw(m, 1, 2), draw(m, 1, 3)};
+    HYP_TRY(make_const(m, &(hyp_type){x.dtype, 2, {2, 4}}, 4, false, &in[1]));
+    HYP_TRY(make_indices(m, &one, 0, x.dims[0] - 1, false, &in[2]));
+    const hyp_attr attrs[] = {attr_sym(chance(m, 60) ? "avg" : "max"), attr_sym(chance(m, 50) ? "half_pixel" : "output_half_pixel"),
+                              attr_dims(bins, 2), attr_int(draw(m, 0, 2)), attr_float(0.75)};
+    return add(m, op, in, 3, attrs, m->known.data[in[0]].bound, &out, 1);
+}
+
+static hyp_status make_unpool(maker *m, hyp_op op)
+{
+    hyp_value_id in[2], out;
+    if (!pick_fixed(m, 3, 4, 0, &in[0])) return HYP_OK;
+    hyp_type t = *type_of(m, in[0]);
+    int64_t count = 1;
+    hyp_dim sizes[HYP_MAX_RANK];
+    for (int32_t i = 0; i < t.rank; i++) {
+        count *= t.dims[i];
+        sizes[i] = t.dims[i] + draw(m, 0, 2);
+    }
+    HYP_TRY(make_indices(m, &t, 0, count - 1, true, &in[1]));
+    const hyp_attr attrs[] = {attr_dims(t.dims + 2, (uint32_t)t.rank - 2), attr_dims(sizes + 2, (uint32_t)t.rank - 2)};
+    return add(m, op, in, 2, attrs, m->known.data[in[0]].bound, &out, 1);
+}
+
+static hyp_status make_cache(maker *m, hyp_op op)
+{
+    hyp_value_id in[3], out;
+    if (!pick_fixed(m, 2, 4, 0, &in[0])) return HYP_OK;
+    hyp_type t = *type_of(m, in[0]), batch = {HYP_I64, 1, {t.dims[0]}};
+    int32_t axis = (int32_t)draw(m, 1, t.rank - 1);
+    const int64_t size = t.dims[axis];
+    bool circular = chance(m, 50);
+    t.dims[axis] = draw(m, 1, size);
+    HYP_TRY(make_leaf(m, &t, 1, &in[1]));
+    HYP_TRY(make_indices(m, &batch, 0, circular ? size - 1 : size - t.dims[axis], false, &in[2]));
+    const hyp_attr attrs[] = {attr_int(chance(m, 50) ? axis : axis - t.rank), attr_sym(circular ? "circular" : "linear")};
+    double bound = fmax(m->known.data[in[0]].bound, m->known.data[in[1]].bound);
+    return add(m, op, in, chance(m, 70) ? 3 : 2, attrs, bound, &out, 1);
+}
+
+static hyp_status make_one_hot(maker *m, hyp_op op)
+{
+    hyp_value_id in[2], out;
+    const hyp_dim depth = draw(m, 1, 4);
+    if (!pick(m, INTEGER, 0, 3, &in[0])) return HYP_OK;
+    HYP_TRY(make_leaf(m, &(hyp_type){m->options->dtype, 1, {2}}, 1, &in[1]));
+    const hyp_attr attrs[] = {attr_int(draw(m, 0, type_of(m, in[0])->rank)), attr_dims(&depth, 1)};
+    return add(m, op, in, 2, attrs, m->known.data[in[1]].bound, &out, 1);
+}
+
+/* Of updates that are put there, one for a place. */
+static hyp_status make_scatter(maker *m, hyp_op op)
+{
+    static const char *const reductions[] = {"none", "add", "mul", "min", "max"};
+    hyp_value_id in[3], out;
+    const int how = (int)draw(m, 0, 4);
+    if (!pick_fixed(m, 1, 4, 0, &in[0])) return HYP_OK;
+    hyp_type t = *type_of(m, in[0]);
+    int32_t axis = (int32_t)draw(m, 0, t.rank - 1);
+    const int64_t size = t.dims[axis];
+    t.dims[axis] = how == 0 ? 1 : draw(m, 1, 3);
+    HYP_TRY(make_indices(m, &t, -size, size - 1, false, &in[1]));
+    HYP_TRY(make_leaf(m, &t, 1, &in[2]));
+    double one = m->known.data[in[0]].bound, more = fmax(m->known.data[in[2]].bound, 1);
+    const hyp_attr attrs[] = {attr_int(axis), attr_sym(reductions[how])};
+    return add(m, op, in, 3, attrs, how == 2 ? one * more * more * more : one + 3 * more, &out, 1);
+}
+
+static hyp_status make_norm_stats(maker *m, hyp_op op)
+{
+    hyp_value_id in[2], outs[3];
+    if (!pick_fixed(m, 1, 4, 0, &in[0])) return HYP_OK;
+    const hyp_type t = *type_of(m, in[0]);
+    HYP_TRY(make_leaf(m, &(hyp_type){t.dtype, 1, {t.dims[t.rank - 1]}}, 1, &in[1]));
+    const hyp_attr attrs[] = {attr_int(-1), attr_float(0.5)};
+    double bound = 2 * m->known.data[in[0]].bound * fmax(m->known.data[in[1]].bound, 1);
+    return add(m, op, in, (uint32_t)draw(m, 1, 2), attrs, bound, outs, 3);
+}
+
 /* Interpreter and runtime share their kernels, so that not every one needs to be drawn: what is checked is the way
- * through the plan, and what the CPU backend computes by itself. */
+ * through the plan, what the CPU backend computes by itself, and gradients that are made of several operators. */
 static hyp_status make_call(maker *m, hyp_op op)
 {
-    return op == HYP_OP_cumsum ? make_cumsum(m, op) : op == HYP_OP_resize ? make_resize(m, op) : HYP_OK;
+    switch (op) {
+    case HYP_OP_cumsum: return make_cumsum(m, op);
+    case HYP_OP_cumprod: return make_cumprod(m, op);
+    case HYP_OP_resize: return make_resize(m, op);
+    case HYP_OP_grid_sample: return make_grid_sample(m, op);
+    case HYP_OP_affine_grid: return make_affine_grid(m, op);
+    case HYP_OP_roi_align: return make_roi_align(m, op);
+    case HYP_OP_max_unpool: return make_unpool(m, op);
+    case HYP_OP_tensor_scatter: return make_cache(m, op);
+    case HYP_OP_one_hot: return make_one_hot(m, op);
+    case HYP_OP_scatter_elements: return make_scatter(m, op);
+    case HYP_OP_layer_norm_stats: return make_norm_stats(m, op);
+    default: return HYP_OK;
+    }
 }
 
 /* ---- the graph -------------------------------------------------------------------------------------- */
