@@ -104,7 +104,9 @@ static void bound_node(const hyp_graph *g, const hyp_node *n, range *ranges, con
         break;
     }
     case HYP_OP_roi_align:
-    case HYP_OP_roi_align_gradient: bound(ranges, origin, n->inputs[2], size_of(g, n->inputs[0], 0, sizes) - 1, false); break;
+    case HYP_OP_roi_align_gradient:
+        bound(ranges, origin, n->inputs[2], size_of(g, n->inputs[0], 0, sizes) - 1, false);
+        break;
     case HYP_OP_tensor_scatter:
         if (n->input_count > 2) bound(ranges, origin, n->inputs[2], 0, false);
         break;

@@ -57,7 +57,8 @@ static hyp_status check_gradient(const hyp_infer_call *c, uint32_t input, const 
 {
     const hyp_type *g = &c->in[input]->type;
     if (hyp_type_equal(g, want)) return HYP_OK;
-    return hyp_infer_fail(c, "the gradient by the result is %s, %s is wanted", hyp_infer_type_text(c, g), hyp_infer_type_text(c, want));
+    return hyp_infer_fail(c, "the gradient by the result is %s, %s is wanted", hyp_infer_type_text(c, g),
+                          hyp_infer_type_text(c, want));
 }
 
 hyp_status hyp_infer_grid_sample_gradient(const hyp_infer_call *c)

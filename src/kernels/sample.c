@@ -123,8 +123,8 @@ static bool locate(double at, int64_t size, int64_t places[2], double weights[2]
     return true;
 }
 
-bool hyp_roi_sample(const hyp_roi_align *p, const hyp_roi_bins *bins, const int64_t bin[2], int64_t sample, int64_t offsets[4],
-                    double weights[4])
+bool hyp_roi_sample(const hyp_roi_align *p, const hyp_roi_bins *bins, const int64_t bin[2], int64_t sample,
+                    int64_t offsets[4], double weights[4])
 {
     const int64_t index[2] = {sample / bins->samples[1], sample % bins->samples[1]};
     int64_t at[2][2];
@@ -142,7 +142,8 @@ bool hyp_roi_sample(const hyp_roi_align *p, const hyp_roi_bins *bins, const int6
 }
 
 /* One element of the result: samples in a bin, averaged, or the largest weighted neighbour of any. */
-static double pool_bin(const hyp_roi_align *p, const hyp_roi_bins *bins, const int64_t bin[2], const hyp_array *x, int64_t image)
+static double pool_bin(const hyp_roi_align *p, const hyp_roi_bins *bins, const int64_t bin[2], const hyp_array *x,
+                       int64_t image)
 {
     const int64_t samples = bins->samples[0] * bins->samples[1];
     double sum = 0;

@@ -29,15 +29,17 @@ HYP_NODISCARD hyp_status hyp_kernel_read_roi_align(const hyp_kernel_call *c, hyp
 /* The same of `roi-align-gradient`. */
 HYP_NODISCARD hyp_status hyp_kernel_read_roi_align_gradient(const hyp_kernel_call *c, hyp_roi_align *out);
 
-/* The bins of a region: where the first one begins, how large they are and how many samples they have, along each axis. */
+/* The bins of a region: where the first one begins, how large they are and how many samples they have, along each
+ * axis. */
 typedef struct hyp_roi_bins {
     double start[2], size[2];
     int64_t samples[2], image;
 } hyp_roi_bins;
-HYP_NODISCARD hyp_status hyp_roi_bins_of(const hyp_kernel_call *c, const hyp_roi_align *p, int64_t region, hyp_roi_bins *out);
-/* The offsets into an image, and weights, of the four neighbours of a sample of a bin [down, across]; false where it is outside of
- * the image, where they count as zeros. `sample`: counted row by row. */
-bool hyp_roi_sample(const hyp_roi_align *p, const hyp_roi_bins *bins, const int64_t bin[2], int64_t sample, int64_t offsets[4],
-                    double weights[4]);
+HYP_NODISCARD hyp_status hyp_roi_bins_of(const hyp_kernel_call *c, const hyp_roi_align *p, int64_t region,
+                                         hyp_roi_bins *out);
+/* The offsets into an image, and weights, of the four neighbours of a sample of a bin [down, across]; false where it is
+ * outside of the image, where they count as zeros. `sample`: counted row by row. */
+bool hyp_roi_sample(const hyp_roi_align *p, const hyp_roi_bins *bins, const int64_t bin[2], int64_t sample,
+                    int64_t offsets[4], double weights[4]);
 
 #endif

@@ -91,8 +91,8 @@ size_t hyp_kernel_scratch_roi_align_gradient(const hyp_kernel_call *c)
 }
 
 /* Adds what a bin had: of a mean to all neighbours of its samples, of the largest to the first that was it. */
-static void unpool_bin(const hyp_roi_align *p, const hyp_roi_bins *bins, const int64_t bin[2], const hyp_array *x, int64_t image,
-                       double g, double *sums)
+static void unpool_bin(const hyp_roi_align *p, const hyp_roi_bins *bins, const int64_t bin[2], const hyp_array *x,
+                       int64_t image, double g, double *sums)
 {
     const int64_t samples = bins->samples[0] * bins->samples[1];
     int64_t offsets[4], chosen = -1;

@@ -46,7 +46,8 @@ static bool attr_is(const hyp_node *n, const hyp_sexpr *name, const hyp_sexpr *v
 
 typedef enum verdict { NOTHING, GRADIENT, MISSING } verdict;
 
-/* The form of the gradient by an input, where it has one. (by ATTRIBUTE (VALUE FORM)...) chooses; the value `else` is any. */
+/* The form of the gradient by an input, where it has one. (by ATTRIBUTE (VALUE FORM)...) chooses; the value `else` is
+ * any. */
 static verdict form_of(pass *p, const hyp_node *n, uint32_t input, const hyp_sexpr **out)
 {
     const hyp_op_info *info = hyp_op_get(n->op);

@@ -64,6 +64,7 @@ typedef hyp_value_id hyp_head_fn(hyp_scope *s, const hyp_value_id *args);
     X("rows", 1, rows)                 /* as a matrix: all axes but the last by the last */                            \
     X("keep", 1, keep)                 /* what was reduced along `axes`, with axes of size 1 in their place */         \
     X("ratio", 2, ratio)               /* (ratio v w): elements of v for each of w, a scalar of the type of w */        \
+    X("over-root", 1, over_root)       /* g / (2 y), of a square root; 0 where y is the length of zeros */              \
     X("others", 1, others)             /* for each element the product of the others along `axes` */                   \
     X("untranspose", 1, untranspose)   /* the permutation of the node undone */                                        \
     X("part", 1, part)                 /* of a concat: what came from the input at hand */                             \

@@ -109,6 +109,32 @@ hyp_value_id hyp_head_others(hyp_scope *s, const hyp_value_id *args)
     return hyp_build_transpose(b, hyp_build_reshape(b, v, x.rank, moved.dims), back);
 }
 
+static const hyp_node *maker(const hyp_graph *g, hyp_value_id v)
+{
+    const hyp_value *value = &g->values.data[v];
+    return value->kind == HYP_VALUE_NODE ? &g->nodes.data[value->producer] : NULL;
+}
+
+/* Whether a value is a sum of squares. */
+static bool is_square_sum(const hyp_graph *g, hyp_value_id v)
+{
+    const hyp_node *sum = maker(g, v), *square = sum && sum->op == HYP_OP_reduce_sum ? maker(g, sum->inputs[0]) : NULL;
+    return square && square->op == HYP_OP_mul && square->inputs[0] == square->inputs[1];
+}
+
+/* The root of 0 has no slope but an infinite one, which times the slopes of squares, 0, would be no number: the length of
+ * a vector of zeros has slopes of 0, as a norm of PyTorch has. */
+hyp_value_id hyp_head_over_root(hyp_scope *s, const hyp_value_id *args)
+{
+    hyp_builder *b = s->b;
+    hyp_value_id y = s->node.outputs[0];
+    hyp_dtype dtype = hyp_build_type(b, y).dtype;
+    hyp_value_id twice = hyp_build_node(b, HYP_OP_mul, NULL, hyp_build_scalar(b, dtype, 2), y);
+    hyp_value_id slope = hyp_build_node(b, HYP_OP_div, NULL, args[0], twice), zero = hyp_build_scalar(b, dtype, 0);
+    if (!is_square_sum(b->g, s->node.inputs[0])) return slope;
+    return hyp_build_node(b, HYP_OP_where, NULL, hyp_build_node(b, HYP_OP_equal, NULL, y, zero), zero, slope);
+}
+
 /* ---- moves ------------------------------------------------------------------------------------------ */
 
 hyp_value_id hyp_head_untranspose(hyp_scope *s, const hyp_value_id *args)
@@ -279,8 +305,8 @@ static hyp_value_id pair_of(hyp_builder *b, hyp_value_id list, hyp_dim at, doubl
     return hyp_build_node(b, HYP_OP_concat, &first, hyp_build_slice(b, list, &at, &one), hyp_build_full(b, &type, next));
 }
 
-/* The matrix of a resize along one axis [to, from]: what it makes of the unit vectors, in the axis' part of the region. What is
- * outside of the image does not come from it: 0. */
+/* The matrix of a resize along one axis [to, from]: what it makes of the unit vectors, in the axis' part of the region.
+ * What is outside of the image does not come from it: 0. */
 static hyp_value_id resize_matrix(hyp_scope *s, int32_t axis, hyp_dim from, hyp_dim to)
 {
     hyp_builder *b = s->b;

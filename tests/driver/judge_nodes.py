@@ -245,6 +245,7 @@ def write_docs(path, cases, results, version):
              f"What `tests/driver/judge_nodes.py --docs docs/operators.md` found with the tests of onnx {version}, each run",
              "optimized and as imported, on the CPU and the reference backend. *bound*: passes when inputs that must be "
              "known at", "compile time (axes, shapes, counts) are given by `--bind`. A test `X_expanded` counts under X.",
+             "Which of them training goes through: [training.md](training.md#what-is-differentiated).",
              "", f"{total['pass'] + total['bound']} of {len(results)} pass ({total['bound']} bound), "
              f"{total['fail']} fail, {total['unsupported']} are unsupported.", "",
              "| operator | tests | pass | bound | fail | unsupported | why |", "|---|---|---|---|---|---|---|"]

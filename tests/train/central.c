@@ -133,43 +133,92 @@ static void run(trial *t, central *found)
     for (size_t i = 0; i < t->g->outputs.len; i++) hyp_eval_tensor_dispose(&outputs[i]);
 }
 
-void check_central(hyp_graph *g, const char *what, rng *r, hyp_eval_tensor *inputs, const int64_t *symbols,
-                   central *found)
+/* Adds a loss and its gradients, each an output, and draws what it is weighed by. */
+static void prepare(trial *t, rng *r, hyp_eval_tensor *inputs, const int64_t *symbols, central *found)
 {
-    trial t = {.g = g, .what = what, .model_inputs = g->inputs.len, .model_outputs = g->outputs.len};
+    hyp_graph *g = t->g;
     hyp_diag diag = {0};
     size_t nodes = g->nodes.len;
     char name[32];
     assert_true(g->inputs.len + g->outputs.len <= MOST);
     for (size_t i = 0; i < g->inputs.len; i++) {
-        t.inputs[i] = inputs[i];
+        t->inputs[i] = inputs[i];
         if (!hyp_dtype_is_float(g->values.data[g->inputs.data[i]].type.dtype)) continue;
-        t.wrt_input[t.wrt_count] = i;
-        t.wrt[t.wrt_count++] = g->inputs.data[i];
+        t->wrt_input[t->wrt_count] = i;
+        t->wrt[t->wrt_count++] = g->inputs.data[i];
     }
-    hyp_value_id loss = add_loss(&t);
+    hyp_value_id loss = add_loss(t);
     assert_ok(hyp_graph_add_output(g, "the loss", loss, &diag), &diag);
     hyp_graph only = *g; /* the loss as its only output */
-    only.outputs.data += t.model_outputs;
+    only.outputs.data += t->model_outputs;
     only.outputs.len = 1;
-    assert_ok(hyp_graph_copy_live(&only, &t.forward, &diag), &diag);
-    if (hyp_differentiate(g, loss, t.wrt, t.wrt_count, t.gradients, &diag) != HYP_OK) {
+    assert_ok(hyp_graph_copy_live(&only, &t->forward, &diag), &diag);
+    if (hyp_differentiate(g, loss, t->wrt, t->wrt_count, t->gradients, &diag) != HYP_OK) {
         char *text = print(g, 64);
-        fail_msg("%s: %s\n%s", what, diag.message, text);
+        fail_msg("%s: %s\n%s", t->what, diag.message, text);
     }
-    for (size_t k = 0; k < t.wrt_count; k++) {
-        if (t.gradients[k] == HYP_NO_VALUE) continue;
-        if (!hyp_type_equal(&g->values.data[t.gradients[k]].type, &g->values.data[t.wrt[k]].type)) {
+    for (size_t k = 0; k < t->wrt_count; k++) {
+        if (t->gradients[k] == HYP_NO_VALUE) continue;
+        if (!hyp_type_equal(&g->values.data[t->gradients[k]].type, &g->values.data[t->wrt[k]].type)) {
             char *text = print(g, 64);
-            fail_msg("%s: gradient %zu has another type\n%s", what, k, text);
+            fail_msg("%s: gradient %zu has another type\n%s", t->what, k, text);
         }
         snprintf(name, sizeof name, "gradient %zu", k);
-        assert_ok(hyp_graph_add_output(g, name, t.gradients[k], &diag), &diag);
+        assert_ok(hyp_graph_add_output(g, name, t->gradients[k], &diag), &diag);
         note_operators(g, nodes, found);
     }
     assert_ok(hyp_graph_verify(g, &diag), &diag);
-    for (size_t i = t.model_inputs; i < g->inputs.len; i++) draw_input(g, i, r, -1, 1, 1, symbols, &t.inputs[i]);
+    for (size_t i = t->model_inputs; i < g->inputs.len; i++) draw_input(g, i, r, -1, 1, 1, symbols, &t->inputs[i]);
+}
+
+static void dispose(trial *t)
+{
+    for (size_t i = 0; i < t->g->inputs.len; i++) hyp_eval_tensor_dispose(&t->inputs[i]);
+    hyp_graph_dispose(&t->forward);
+}
+
+void check_central(hyp_graph *g, const char *what, rng *r, hyp_eval_tensor *inputs, const int64_t *symbols,
+                   central *found)
+{
+    trial t = {.g = g, .what = what, .model_inputs = g->inputs.len, .model_outputs = g->outputs.len};
+    prepare(&t, r, inputs, symbols, found);
     run(&t, found);
-    for (size_t i = 0; i < g->inputs.len; i++) hyp_eval_tensor_dispose(&t.inputs[i]);
-    hyp_graph_dispose(&t.forward);
+    dispose(&t);
+}
+
+/* Numbers of the type that is nearest. */
+static void round_to_type(hyp_eval_tensor *x)
+{
+    char room[8];
+    for (size_t k = 0; x->f && k < x->count; k++) {
+        hyp_store_f64(x->dtype, room, 0, x->f[k]);
+        x->f[k] = hyp_load_f64(x->dtype, room, 0);
+    }
+}
+
+void check_native(hyp_graph *g, const char *what, rng *r, hyp_eval_tensor *inputs, const int64_t *symbols, double room)
+{
+    trial t = {.g = g, .what = what, .model_inputs = g->inputs.len, .model_outputs = g->outputs.len};
+    hyp_eval_tensor got[2 * MOST] = {{0}}, wanted[2 * MOST] = {{0}};
+    hyp_diag diag = {0};
+    central found = {0};
+    double most = 1;
+    prepare(&t, r, inputs, symbols, &found);
+    for (size_t i = 0; i < g->inputs.len; i++) round_to_type(&t.inputs[i]);
+    if (hyp_graph_eval(g, HYP_EVAL_NATIVE, t.inputs, g->inputs.len, got, &diag) != HYP_OK) fail_msg("%s: %s", what, diag.message);
+    if (hyp_graph_eval(g, HYP_EVAL_DOUBLE, t.inputs, g->inputs.len, wanted, &diag) != HYP_OK) fail_msg("%s: %s", what, diag.message);
+    for (size_t i = t.model_outputs + 1; i < g->outputs.len; i++)
+        for (size_t k = 0; k < wanted[i].count; k++) most = fmax(most, fabs(wanted[i].f[k]));
+    for (size_t i = t.model_outputs + 1; i < g->outputs.len; i++)
+        for (size_t k = 0; k < wanted[i].count; k++)
+            if (!(fabs(got[i].f[k] - wanted[i].f[k]) <= room * most)) {
+                char *text = print(g, 64);
+                fail_msg("%s: element %zu of %s is %.9g in native arithmetic, %.9g in double\n%s", what, k, g->outputs.data[i].name,
+                         got[i].f[k], wanted[i].f[k], text);
+            }
+    for (size_t i = 0; i < g->outputs.len; i++) {
+        hyp_eval_tensor_dispose(&got[i]);
+        hyp_eval_tensor_dispose(&wanted[i]);
+    }
+    dispose(&t);
 }

@@ -25,4 +25,8 @@ void draw_inputs(const hyp_graph *g, rng *r, double low, double high, int64_t be
 void check_central(hyp_graph *g, const char *what, rng *r, hyp_eval_tensor *inputs, const int64_t *symbols,
                    central *found);
 
+/* The same graph, in native arithmetic: every gradient is within `room` of that in double, relative to the largest element of any,
+ * or to 1 where that is less. Inputs become numbers of their types. */
+void check_native(hyp_graph *g, const char *what, rng *r, hyp_eval_tensor *inputs, const int64_t *symbols, double room);
+
 #endif

@@ -6,7 +6,27 @@ typedef struct tally {
     central found;
     bool case_of[HYP_OP_COUNT]; /* a case is of this operator, and a gradient went through it */
     size_t cases;
+    const char *type; /* NULL: f64, else what floats are in its place, and */
+    double room;      /* how far gradients in native arithmetic may be from those in double */
 } tally;
+
+/* With `name` for <op>, and the type for f64. */
+static void write_graph(const char *body, const char *name, const char *type, hyp_strbuf *text)
+{
+    hyp_strbuf_puts(text, "(graph \"case\" ");
+    while (*body) {
+        if (strncmp(body, "<op>", 4) == 0) {
+            hyp_strbuf_puts(text, name);
+            body += 4;
+        } else if (type && strncmp(body, "(f64", 4) == 0) {
+            hyp_strbuf_printf(text, "(%s", type);
+            body += 4;
+        } else {
+            hyp_strbuf_add(text, body++, 1);
+        }
+    }
+    hyp_strbuf_puts(text, ")");
+}
 
 static void run_case(const char *name, const char *body, double low, double high, int64_t below, tally *t)
 {
@@ -18,14 +38,7 @@ static void run_case(const char *name, const char *body, double low, double high
     hyp_op op;
     assert_ok(hyp_dim_symbol(dims, "n", &symbol, &diag), &diag);
     assert_ok(hyp_dim_symbol(dims, "m", &symbol, &diag), &diag);
-    hyp_strbuf_puts(&text, "(graph \"case\" ");
-    for (const char *at = body, *next; *at; at = next) {
-        next = strstr(at, "<op>");
-        hyp_strbuf_add(&text, at, next ? (size_t)(next - at) : strlen(at));
-        if (next) hyp_strbuf_puts(&text, name);
-        next = next ? next + 4 : at + strlen(at);
-    }
-    hyp_strbuf_puts(&text, ")");
+    write_graph(body, name, t->type, &text);
     hyp_graph g;
     hyp_graph_init(&g, dims);
     if (hyp_graph_parse(&g, name, hyp_strbuf_text(&text), text.len, &diag) != HYP_OK)
@@ -34,10 +47,13 @@ static void run_case(const char *name, const char *body, double low, double high
     const int64_t symbols[] = {3, 2};
     hyp_eval_tensor inputs[16];
     draw_inputs(&g, &r, low, high, below, symbols, inputs);
-    check_central(&g, name, &r, inputs, symbols, &found);
-    if (found.checked < 5 * found.skipped || !found.checked)
+    if (t->type)
+        check_native(&g, name, &r, inputs, symbols, t->room);
+    else
+        check_central(&g, name, &r, inputs, symbols, &found);
+    if (!t->type && (found.checked < 5 * found.skipped || !found.checked))
         fail_msg("%s: %zu elements compared, %zu not\n%s", name, found.checked, found.skipped, hyp_strbuf_text(&text));
-    if (!hyp_op_find(name, &op) || !found.differentiated[op]) fail_msg("the case of '%s' has no such node", name);
+    if (!hyp_op_find(name, &op) || (!t->type && !found.differentiated[op])) fail_msg("the case of '%s' has no such node", name);
     t->case_of[op] = true;
     t->cases++;
     hyp_strbuf_dispose(&text);
@@ -96,6 +112,19 @@ static void every_gradient_agrees_with_differences(void **state)
             fail_msg("%s has %s", hyp_op_get((hyp_op)op)->name,
                      passes((hyp_op)op) ? "a gradient and no case" : "a case and no gradient");
     print_message("%zu cases\n", t.cases);
+}
+
+static void gradients_in_narrow_types_are_near(void **state)
+{
+    static const struct {
+        const char *type;
+        double room;
+    } rows[] = {{"f32", 0x1p-18}, {"f16", 0x1p-6}, {"bf16", 0x1p-3}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        tally t = {.type = rows[i].type, .room = rows[i].room};
+        read_cases(&t);
+    }
 }
 
 /* Parts that slices took are put side by side, not each among zeros and then added up. */
@@ -244,6 +273,17 @@ static void kinks_are_as_pytorch_has_them(void **state)
          {1, 1, 0, 3},
          {1, 0, 0, 1}},
         {"(%y (floor %x))", 1, {0.5}, {0}},
+        {"(%y (cumprod :axis 0 %x))", 4, {2, 0, 3, 0}, {1, 8, 0, 0}},
+        {"(%s (mul %x %x)) (%a (reduce-sum :axes (0) %s)) (%y (sqrt %a))", 2, {0, 0}, {0, 0}},
+        {"(const %i (i64 3) 0 0 1) (const %u (f64 3) 1 0 5) (%y (scatter-elements :axis 0 :reduction max %x %i %u))",
+         2,
+         {1, 2},
+         {0.5, 0}},
+        {"(const %i (f64 1 1 3) 1 2 4) (%a (reshape :shape (1 2 1) %x)) (%y (grid-sample :align-corners 1 %i %a))", 2, {-1, 1}, {1, -4}},
+        {"(const %i (f64 1 1 3) 1 2 4) (%a (reshape :shape (1 2 1) %x)) (%y (grid-sample :align-corners 1 :padding border %i %a))",
+         2,
+         {-1, 1},
+         {0, 0}},
     };
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -280,6 +320,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_gradient_agrees_with_differences),
+        cmocka_unit_test(gradients_in_narrow_types_are_near),
         cmocka_unit_test(gradients_of_parts_are_one_concat),
         cmocka_unit_test(kinks_are_as_pytorch_has_them),
         cmocka_unit_test(operators_without_gradients_are_known),
