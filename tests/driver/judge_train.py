@@ -20,11 +20,11 @@ def node(op, inputs, outputs, **attributes):
     return helper.make_node(op, inputs.split(), outputs.split(), name=outputs.split()[0], **attributes)
 
 
-def save(path, nodes, inputs, outputs, weights):
+def save(path, nodes, inputs, outputs, weights, opset=17):
     graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info(n, F, d) for n, d in inputs.items()],
                               [helper.make_tensor_value_info(n, F, d) for n, d in outputs.items()],
                               [numpy_helper.from_array(v, n) for n, v in weights.items()])
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8 if opset < 20 else 10)
     onnx.checker.check_model(made)
     onnx.save(made, path)
 
@@ -247,11 +247,17 @@ def check_words(folder):
     assert done.returncode == 2 and "is a step of a training" in done.stderr, done.stderr
     done = hyp.tool("hypatia", "inspect", plan)
     assert "variables" in done.stdout and "w0:m" in done.stdout and "--train=cross-entropy" in done.stdout, done.stdout[:2000]
-    sampled = os.path.join(folder, "sampled.onnx")
-    save(sampled, [node("Mul", "x w", "h"), node("GridSample", "h grid", "y")], {"x": ["n", 2, 6, 6], "grid": ["n", 4, 4, 2]},
-         {"y": ["n", 2, 4, 4]}, {"w": np.ones((2, 1, 1), np.float32)})
+    sampled, bits = os.path.join(folder, "sampled.onnx"), os.path.join(folder, "bits.onnx")
+    save(sampled, [node("Mul", "x w", "h"), node("AffineGrid", "theta size", "grid"), node("GridSample", "h grid", "y", padding_mode="border")],
+         {"x": [2, 3, 6, 6]}, {"y": [2, 3, 4, 4]},
+         {"w": np.ones((3, 1, 1), np.float32), "theta": np.float32([[[0.9, 0.1, 0], [-0.1, 0.8, 0.1]]] * 2), "size": np.int64([2, 3, 4, 4])}, 20)
+    for options in [], ["--precision", "bf16"], ["--target", "cuda"]:
+        done = hyp.tool("hypatiac", sampled, "--train", "mse", *options, "-o", os.path.join(folder, "sampled.bin"))
+        assert done.returncode == 0, done.stderr  # what the plan computes has been compared with the interpreter
+    save(bits, [node("Mul", "x w", "h"), node("Cast", "h", "f", to=TensorProto.FLOAT16), node("BitCast", "f", "b", to=TensorProto.BFLOAT16),
+                node("Cast", "b", "y", to=F)], {"x": ["n", 2]}, {"y": ["n", 2]}, {"w": np.ones(2, np.float32)}, 26)
     rows = [
-        (3, "grid-sample", [sampled, "--train", "mse"]),
+        (3, "bit-cast", [bits, "--train", "mse"]),
         (2, "nor is a loss", [model, "--train", "msee"]),
         (2, "no parameter is called like 'v*'", [model, "--train", "mse", "--frozen", "v*"]),
         (2, "there is nothing to train", [model, "--train", "mse", "--frozen", "*"]),
