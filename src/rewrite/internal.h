@@ -423,7 +423,7 @@ struct hyp_measured {
     hyp_dtype dtype;
     uint32_t rank;                    /* sizes of the shape */
     double shape[HYP_MEASURED_SIZES]; /* as `sizes_of` in measured.c says */
-    double place[HYP_MEASURED_SIZES]; /* binary logarithms of the shape */
+    double place[HYP_MEASURED_SIZES]; /* binary logarithms of the shape, of filters of those of a group */
     double seconds, log_ratio;        /* log_ratio: logarithm of seconds over the roofline */
     bool computes;                    /* elementwise: it says how long the arithmetic takes, not only how long moving does */
 };
