@@ -218,6 +218,17 @@ static hyp_status larger(const hyp_call *call, hyp_class_id *out, hyp_diag *diag
     return isnan(a.f) || isnan(b.f) ? HYP_OK : give_float(call, a.f > b.f ? a.f : b.f, out, diag);
 }
 
+static hyp_status total(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
+{
+    int64_t sum = 0;
+    for (size_t i = 0; i < call->arg_count; i++) {
+        hyp_attr a;
+        HYP_TRY(hyp_rw_literal_arg(call, i, HYP_ATTR_INT, &a, diag));
+        if (!hyp_add_i64(sum, a.i, &sum)) return HYP_OK;
+    }
+    return give_int(call, sum, out, diag);
+}
+
 static hyp_status bounded(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)
 {
     hyp_attr v, low, high;
@@ -484,6 +495,7 @@ const hyp_rw_callback hyp_rw_functions[] = {
     HYP_RW_FUNCTION("with-last", 2, with_last, "(with-last s w): the shape s with its last size replaced by N of w [N K]"),
     HYP_RW_FUNCTION("toggle", 1, toggle, "(toggle t): 1 for 0, 0 for anything else"),
     HYP_RW_FUNCTION("larger", 2, larger, "(larger a b): the larger number"),
+    HYP_RW_FUNCTION("total", -1, total, "(total a...): the sum of the integers a"),
     HYP_RW_FUNCTION("bounded", 3, bounded, "(bounded v a b): the number v, or a if it is below a, or b if it is above b"),
     HYP_RW_FUNCTION("number", 1, number, "(number c): the constant c of one element as a number"),
     HYP_RW_FUNCTION("decimal", 1, decimal, "(decimal c): the same, of an f32 the shortest decimal number that it stands for"),
