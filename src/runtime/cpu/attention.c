@@ -7,7 +7,7 @@
 #include <math.h>
 
 #include "runtime/core/box_walk.h"
-#include "runtime/cpu/cpu.h"
+#include "runtime/cpu/panels.h"
 
 enum { Q, K, V, Y, MASK, MORE_K, MORE_V, OPERANDS };
 enum { LINE = 16 /* floats, of a cache line and of the widest vector */ };
@@ -31,48 +31,6 @@ typedef struct attention {
 
 static int64_t whole_lines(int64_t n) { return (n + LINE - 1) / LINE * LINE; }
 
-static int64_t whole_vectors(const hyp_cpu_kernels *kernels, int64_t n)
-{
-    return (n + kernels->width - 1) / kernels->width * kernels->width;
-}
-
-/* ---- panels -------------------------------------------------------------------------------------------------- */
-
-/* The panels of a layer of w[n, k], as hyp_cpu_pack_panels makes them, from a part of it that lies at `from`: columns from
- * `column` to `column_end`, for k from `depth` to `depth_end`, the next of which lie so many floats on. */
-typedef struct part {
-    const float *from;
-    int64_t column, column_end, column_step, depth, depth_end, depth_step;
-} part;
-
-static void pack_part(const hyp_cpu_kernels *kernels, const part *p, int64_t n, int64_t k, float *out)
-{
-    const int64_t panel = (int64_t)kernels->panel * kernels->width, depth = p->depth_end - p->depth;
-    for (int64_t first = p->column / panel * panel; first < p->column_end; first += panel) {
-        int64_t begin = first > p->column ? first : p->column, end = first + panel;
-        if (end > p->column_end) end = p->column_end;
-        int64_t room = n - first < panel ? whole_vectors(kernels, n - first) : panel;
-        const float *from = p->from + (begin - p->column) * p->column_step;
-        float *to = out + first * k + p->depth * room + (begin - first);
-        if (p->column_step == 1)
-            for (int64_t i = 0; i < depth; i++) memcpy(to + i * room, from + i * p->depth_step, (size_t)(end - begin) * sizeof *to);
-        else if (p->depth_step == 1)
-            kernels->transpose(from, end - begin, depth, p->column_step, to, room);
-        else
-            for (int64_t i = 0; i < depth; i++)
-                for (int64_t j = 0; j < end - begin; j++) to[i * room + j] = from[j * p->column_step + i * p->depth_step];
-    }
-}
-
-/* 0 behind the columns of the last vector. */
-static void clear_rest(const hyp_cpu_kernels *kernels, int64_t n, int64_t k, float *out)
-{
-    const int64_t panel = (int64_t)kernels->panel * kernels->width, first = n / panel * panel;
-    const int64_t room = whole_vectors(kernels, n - first);
-    for (int64_t i = 0; i < k; i++)
-        for (int64_t j = n - first; j < room; j++) out[first * k + i * room + j] = 0;
-}
-
 /* ---- running ------------------------------------------------------------------------------------------------- */
 
 typedef struct attention_run {
@@ -94,13 +52,11 @@ static void pack_matrix(const attention_run *r, const hyp_walk *walk, float *wor
         const operand *k = &s->operands[more ? MORE_K : K], *v = &s->operands[more ? MORE_V : V];
         int64_t begin = more ? s->first_keys : 0, end = more ? s->keys : s->first_keys;
         if (begin == end) continue;
-        const part of_k = {begin_of(r, walk, more ? MORE_K : K), begin, end, k->row, 0, s->width, k->column};
-        const part of_v = {begin_of(r, walk, more ? MORE_V : V), 0, s->columns, v->column, begin, end, v->row};
-        pack_part(kernels, &of_k, s->keys, s->width, work);
-        pack_part(kernels, &of_v, s->columns, s->keys, work + s->panels_v);
+        const hyp_panels_part of_k = {begin_of(r, walk, more ? MORE_K : K), begin, end, k->row, 0, s->width, k->column};
+        const hyp_panels_part of_v = {begin_of(r, walk, more ? MORE_V : V), 0, s->columns, v->column, begin, end, v->row};
+        hyp_panels_pack(kernels, &of_k, s->keys, s->width, work);
+        hyp_panels_pack(kernels, &of_v, s->columns, s->keys, work + s->panels_v);
     }
-    clear_rest(kernels, s->keys, s->width, work);
-    clear_rest(kernels, s->columns, s->keys, work + s->panels_v);
 }
 
 /* Rows of q times the scale: [rows, width] */
@@ -127,13 +83,6 @@ static void mask_row(const attention_run *r, const hyp_walk *walk, int64_t row, 
         r->run->kernels->shift(scores, (const float *)mask + at, o->column, s->keys);
 }
 
-static void multiply(const hyp_cpu_kernels *kernels, const hyp_mlp_layer *layer, int64_t rows, const float *x, int64_t x_stride,
-                     float *y, int64_t y_stride)
-{
-    int64_t panel = (int64_t)kernels->panel * kernels->width;
-    kernels->panels(layer, rows, x, x_stride, NULL, y, y_stride, 0, (layer->n + panel - 1) / panel);
-}
-
 /* Rows from `first` on of the matrix whose panels are at `work`. */
 static void attend(const attention_run *r, const hyp_walk *walk, int64_t first, int64_t rows, float *work)
 {
@@ -142,13 +91,13 @@ static void attend(const attention_run *r, const hyp_walk *walk, int64_t first, 
     const hyp_block_instr nothing = {.op = HYP_PLAN__POINTWISE__OP__CAST, .to = HYP_F32};
     const int64_t stride = whole_lines(s->keys);
     const hyp_mlp_layer by_keys = {
-        .n = whole_vectors(kernels, s->keys), .k = s->width, .weights = work, .bias = s->bias, .act = nothing};
+        .n = hyp_panels_vectors(kernels, s->keys), .k = s->width, .weights = work, .bias = s->bias, .act = nothing};
     const hyp_mlp_layer by_columns = {
         .n = s->columns, .k = s->keys, .weights = work + s->panels_v, .bias = s->bias, .act = nothing};
     const operand *o = &s->operands[Y];
     float *scores = work + s->scores, *y = begin_of(r, walk, Y) + first * o->row;
     scale_rows(s, kernels, begin_of(r, walk, Q) + first * s->operands[Q].row, rows, work + s->q);
-    multiply(kernels, &by_keys, rows, work + s->q, s->width, scores, stride);
+    hyp_panels_multiply(kernels, &by_keys, rows, work + s->q, s->width, scores, stride);
     for (int64_t i = 0; i < rows; i++) {
         float *row = scores + i * stride;
         for (int64_t j = s->keys; j < stride; j++) row[j] = -INFINITY;
@@ -156,10 +105,10 @@ static void attend(const attention_run *r, const hyp_walk *walk, int64_t first, 
     }
     kernels->softmax(scores, scores, rows, stride, 1);
     if (o->column == 1) {
-        multiply(kernels, &by_columns, rows, scores, stride, y, o->row);
+        hyp_panels_multiply(kernels, &by_columns, rows, scores, stride, y, o->row);
         return;
     }
-    multiply(kernels, &by_columns, rows, scores, stride, work + s->y, s->columns);
+    hyp_panels_multiply(kernels, &by_columns, rows, scores, stride, work + s->y, s->columns);
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < s->columns; j++) y[i * o->row + j * o->column] = work[s->y + i * s->columns + j];
 }
@@ -171,6 +120,8 @@ static void attend_blocks(void *state, int64_t begin, int64_t end, int thread)
     float *work = (float *)r->run->call.work + thread * s->floats;
     hyp_walk walk = s->walk;
     hyp_walk_seek(&walk, begin / s->blocks);
+    hyp_panels_clear_rest(r->run->kernels, s->keys, s->width, work); /* stays so for all matrices */
+    hyp_panels_clear_rest(r->run->kernels, s->columns, s->keys, work + s->panels_v);
     for (int64_t i = begin; i < end; i++) {
         int64_t first = i % s->blocks * s->block, left = s->rows - first;
         if (i == begin || first == 0) pack_matrix(r, &walk, work);

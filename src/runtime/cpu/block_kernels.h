@@ -481,6 +481,15 @@ static void transpose(const float *x, int64_t rows, int64_t columns, int64_t x_s
         for (int64_t i = j < whole_columns ? whole_rows : 0; i < rows; i++) y[j * y_stride + i] = x[i * x_stride + j];
 }
 
+static void copy_rows(const float *x, int64_t rows, int64_t columns, int64_t x_stride, float *y, int64_t y_stride)
+{
+    int64_t whole = columns / W * W, rest = columns - whole;
+    for (int64_t i = 0; i < rows; i++, x += x_stride, y += y_stride) {
+        for (int64_t j = 0; j < whole; j += W) store(y + j, load(x + j));
+        if (rest) store_some(y + whole, load_some(x + whole, rest, 0), rest);
+    }
+}
+
 #include "runtime/cpu/norm_kernel.h"
 
 /* ---- gradients of softmax and of batch normalization ----------------------------------------------------------- */

@@ -124,8 +124,10 @@ static void put_call(asked *a)
 
 /* ---- alternatives -------------------------------------------------------------------------------------------- */
 
-#ifdef HYP_HAVE_ONEDNN
 static const char no_work[] = "there is nothing to compute";
+enum { AVX2_FLOATS = 8, AVX512_FLOATS = 16 }; /* of a vector */
+
+#ifdef HYP_HAVE_ONEDNN
 
 /* oneDNN on all threads, on one, and, where `tile` says so, on tiles of rows; the best of them takes `least`. */
 static void offer_onednn(asked *a, double least, bool tiles, bool prefers_tiles, const char *cannot)
@@ -256,17 +258,29 @@ static void offer_linear(asked *a)
     put_linear(a);
 }
 
+/* Ours makes panels of each right matrix, which a few rows are not worth; with vectors of 8 floats oneDNN takes as long to
+ * begin a matrix as for some ten thousand operations. */
 static void offer_matmul(asked *a)
 {
+    enum { FEW_ROWS = 4, FEW_TIMES = 4 };
+    static const double begin_own = 0.1e-6, begin_onednn = 0.4e-6, packing_rate = 5e9;
     if (offer_doubles(a, a->step->matmul->a) || offer_integers(a, a->step->matmul->a, NULL)) {
         put_matmul(a);
         return;
     }
-#ifdef HYP_HAVE_ONEDNN
     const HypPlan__Matmul *s = a->step->matmul;
-    bool work = a->values[s->m] > 0 && a->values[s->n] > 0 && a->values[s->k] > 0;
-    for (size_t i = 0; i < s->n_batch; i++) work = work && a->values[s->batch[i]] > 0;
-    offer_onednn(a, call_seconds + a->alone, false, false, work ? NULL : no_work);
+    const int64_t m = a->values[s->m], n = a->values[s->n], k = a->values[s->k];
+    double matrices = 1, packing = (double)n * (double)k / packing_rate;
+    for (size_t i = 0; i < s->n_batch; i++) matrices *= (double)a->values[s->batch[i]];
+    bool f32 = hyp_tensor_dtype(a->model->plan->program, s->a) == HYP_F32;
+    bool work = m > 0 && n > 0 && k > 0 && matrices > 0;
+    double own = 1.2 * a->alone + matrices * (begin_own + (m < FEW_ROWS ? FEW_TIMES : 1) * packing);
+    hyp_choice_offer(a->choice, "own", HYP_CPU_OWN, own, !f32 ? "it is for f32" : work ? NULL : no_work);
+#ifdef HYP_HAVE_ONEDNN
+    bool wide = a->model->device->kernels->width >= AVX512_FLOATS;
+    offer_onednn(a, call_seconds + a->alone + (wide ? 0 : matrices * begin_onednn), false, false, work ? NULL : no_work);
+#else
+    (void)begin_onednn;
 #endif
     put_matmul(a);
 }
@@ -320,7 +334,6 @@ static double winograd_seconds(const asked *a, uint32_t x, uint32_t y)
 }
 
 enum { FEW_CHANNELS = 8, CACHED_FLOATS = 1 << 20 };
-enum { AVX2_FLOATS = 8, AVX512_FLOATS = 16 }; /* of a vector */
 
 /* What the kernel of layers takes for windows, over what oneDNN's convolution is predicted to. With vectors of 8 floats it
  * is faster but where channels do not fill panels, or where the first convolution of a network reads few of them, if

@@ -254,9 +254,11 @@ static hyp_status make_fast(hyp_cpu_model *model, uint32_t step, const int64_t *
     if (form == HYP_CPU_INTEGERS) return hyp_cpu_prepare_integers(model, step, values, op, diag);
     switch (op->step->kernel_case) {
     case HYP_PLAN__STEP__KERNEL_LINEAR: return hyp_cpu_prepare_linear(model, step, values, form, op, diag);
+    case HYP_PLAN__STEP__KERNEL_MATMUL:
 #ifdef HYP_HAVE_ONEDNN
-    case HYP_PLAN__STEP__KERNEL_MATMUL: return hyp_dnnl_prepare_matmul(model, op->step->matmul, values, op, diag);
+        if (form != HYP_CPU_OWN) return hyp_dnnl_prepare_matmul(model, op->step->matmul, values, op, diag);
 #endif
+        return hyp_cpu_prepare_matmul(model, values, op, diag);
     case HYP_PLAN__STEP__KERNEL_ATTENTION:
 #ifdef HYP_HAVE_ONEDNN
         if (form == HYP_CPU_ONEDNN) return hyp_dnnl_prepare_attention(model, values, op, diag);

@@ -249,6 +249,8 @@ HYP_NODISCARD hyp_status hyp_cpu_prepare_norm(hyp_cpu_model *model, uint32_t ste
 /* attention.c: attention in f32. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_attention(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op,
                                                    hyp_diag *diag);
+/* matmul.c: products of two tensors in f32. */
+HYP_NODISCARD hyp_status hyp_cpu_prepare_matmul(hyp_cpu_model *model, const int64_t *values, hyp_cpu_op *op, hyp_diag *diag);
 /* attention_gradient.c */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_attention_gradient(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                             const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);

@@ -185,6 +185,8 @@ typedef struct hyp_cpu_kernels {
                       const int64_t *taps, int64_t results, const float *added, float *y);
     /* y[j*y_stride + i] = x[i*x_stride + j] for i < rows, j < columns. */
     void (*transpose)(const float *x, int64_t rows, int64_t columns, int64_t x_stride, float *y, int64_t y_stride);
+    /* y[i*y_stride + j] = x[i*x_stride + j] for i < rows, j < columns, a few vectors: calls of memcpy take longer. */
+    void (*copy_rows)(const float *x, int64_t rows, int64_t columns, int64_t x_stride, float *y, int64_t y_stride);
     /* Each row of y = (x - mean) / sqrt(mean square of that + epsilon) * scale + bias; y may be x. */
     void (*norm)(const hyp_norm *p, const float *x, float *y, int64_t rows);
     /* Of a row of it: y = the gradient by x, or that by the scale before the sum over the rows; g is that by its result.

@@ -36,6 +36,7 @@ const hyp_cpu_kernels hyp_cpu_kernels_avx512 = {
     .grouped = grouped,
     .depthwise = depthwise,
     .transpose = transpose,
+    .copy_rows = copy_rows,
     .norm = norm,
     .norm_gradient = norm_gradient,
     .softmax_gradient = softmax_gradient,
