@@ -7,13 +7,12 @@ import re
 import sys
 import tempfile
 
-import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
-
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../support"))
 import hyp  # noqa: E402
+
+onnx, np = hyp.need("onnx", "numpy")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 MODELS = sorted(glob.glob(os.path.join(HERE, "../models/torch/*-dynamo.onnx")))
 WAYS = (["--target", "cpu"], ["--target", "cpu:avx2"], ["--target", "cpu:avx2", "--threads", "2"], ["--target", "cuda"],
