@@ -120,6 +120,31 @@ static void going_back_takes_no_more_memory(void **state)
     hyp_egraph_destroy(eg);
 }
 
+/* A state costs what is changed after it, not what there is. */
+static void states_take_what_changes(void **state)
+{
+    (void)state;
+    enum { STATES = 2000 };
+    hyp_egraph *eg = new_graph(true, NULL);
+    char name[16];
+    for (int i = 0; i < STATES; i++) {
+        snprintf(name, sizeof name, "(f x%d)", i);
+        term(eg, name);
+    }
+    size_t before = heap();
+    for (int i = 0; i < STATES; i++) {
+        must(hyp_egraph_push(eg, &diag));
+        snprintf(name, sizeof name, "y%d", i);
+        term(eg, name);
+        if (i % 100 == 0) unite(eg, name, "x0");
+    }
+    if (heap() > before + 2000 * STATES) fail_msg("%zu bytes, and %zu with %d states", before, heap(), STATES);
+    for (int i = 0; i < STATES; i++) must(hyp_egraph_pop(eg, &diag));
+    assert_int_equal(hyp_egraph_node_count(eg), 2 * STATES);
+    rebuild_and_check(eg);
+    hyp_egraph_destroy(eg);
+}
+
 /* ---- a small stack ------------------------------------------------------------------------------------------ */
 
 /* f^n(a) = f^n(b), of a = b: each step rests on the one before. */
@@ -188,6 +213,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(rule_text_reads_back),
         cmocka_unit_test(patterns_go_while_explaining),
         cmocka_unit_test(going_back_takes_no_more_memory),
+        cmocka_unit_test(states_take_what_changes),
         cmocka_unit_test(proofs_need_little_stack),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);

@@ -74,6 +74,81 @@ static void states_nest(void **state)
     hyp_egraph_destroy(eg);
 }
 
+/* What a copy that was made at a push is like: the e-graph after the pop. */
+static void same(hyp_egraph *eg, hyp_egraph *was)
+{
+    size_t bound = hyp_egraph_enode_bound(was);
+    must(hyp_egraph_check(eg, &diag));
+    assert_int_equal(hyp_egraph_enode_bound(eg), bound);
+    assert_int_equal(hyp_egraph_node_count(eg), hyp_egraph_node_count(was));
+    assert_int_equal(hyp_egraph_class_count(eg), hyp_egraph_class_count(was));
+    for (hyp_enode_id n = 0; n < bound; n++) {
+        size_t count, more;
+        const hyp_class_id *kids = hyp_enode_children(eg, n, &count), *others = hyp_enode_children(was, n, &more);
+        assert_int_equal(hyp_egraph_find(eg, n), hyp_egraph_find(was, n));
+        assert_int_equal(hyp_enode_op(eg, n), hyp_enode_op(was, n));
+        assert_int_equal(count, more);
+        for (size_t i = 0; i < count; i++) assert_int_equal(kids[i], others[i]);
+        hyp_origin origin = hyp_egraph_origin(eg, n), other = hyp_egraph_origin(was, n);
+        assert_int_equal(origin.rule, other.rule);
+        assert_int_equal(origin.matched_count, other.matched_count);
+        hyp_shared_proof a, b;
+        if (hyp_egraph_find(eg, n) == n || n % 4) continue;
+        must(hyp_egraph_explain_nodes(eg, n, hyp_egraph_find(eg, n), &a, &diag));
+        must(hyp_egraph_explain_nodes(was, n, hyp_egraph_find(eg, n), &b, &diag));
+        assert_int_equal(a.term_count, b.term_count);
+        assert_int_equal(a.lemma_count, b.lemma_count);
+        for (size_t i = 0; i < a.lemma_count; i++) assert_int_equal(a.lemmas[i].to, b.lemmas[i].to);
+        hyp_shared_proof_dispose(&a);
+        hyp_shared_proof_dispose(&b);
+    }
+}
+
+/* States in states, of e-nodes of many children, too, unions that are rebuilt and others that are not, and runs: each pop
+ * gives what there was, to the proofs. */
+static void every_state_is_as_it_was(void **state)
+{
+    (void)state;
+    enum { DEEP = 6, STEPS = 400 };
+    hyp_egraph *eg = new_graph(true, NULL), *was[DEEP];
+    hyp_ruleset *rules = rules_of(eg, "(rule comm (f ?a ?b) => (f ?b ?a)) (rule turn (g ?a ?b ?c) => (f ?a (g ?b ?c ?a)))");
+    uint32_t random = 1, depth = 0;
+    hyp_symbol ops[3];
+    for (int i = 0; i < 3; i++) must(hyp_egraph_symbol(eg, (const char *[]){"h", "f", "g"}[i], &ops[i], &diag));
+    for (int i = 0; i < STEPS || depth; i++) {
+        hyp_class_id ids[3];
+        hyp_egraph_run_report report;
+        size_t bound = hyp_egraph_enode_bound(eg);
+        for (int j = 0; j < 3; j++) {
+            random = random * 1664525 + 1013904223;
+            ids[j] = bound ? (random >> 8) % (uint32_t)bound : 0;
+        }
+        uint32_t what = i < STEPS ? (random >> 16) % 16 : 15;
+        if (what < 2 || bound < 3)
+            term(eg, (const char *[]){"a", "b", "c", "d"}[(random >> 20) % 4]);
+        else if (what < 7)
+            must(hyp_egraph_add(eg, ops[what % 3], ids, what % 3 + 1, NULL, NULL, &diag));
+        else if (what < 10)
+            must(hyp_egraph_union(eg, ids[0], ids[1], NULL, NULL, &diag));
+        else if (what == 10)
+            rebuild_and_check(eg);
+        else if (what == 11) {
+            must(hyp_egraph_run(eg, rules, &(hyp_egraph_run_options){.size = sizeof(hyp_egraph_run_options), .max_nodes = 60},
+                                &report, &diag));
+            hyp_egraph_run_report_dispose(&report);
+        } else if (what < 14 && depth < DEEP) {
+            must(hyp_egraph_push(eg, &diag));
+            must(hyp_egraph_copy(eg, NULL, 0, &was[depth++], NULL, &diag));
+        } else if (depth) {
+            must(hyp_egraph_pop(eg, &diag));
+            same(eg, was[--depth]);
+            hyp_egraph_destroy(was[depth]);
+        }
+    }
+    hyp_ruleset_destroy(rules);
+    hyp_egraph_destroy(eg);
+}
+
 /* Rules that were parsed in between know nothing of the state they come back to, and find everything in it. */
 static void rules_outlive_a_state(void **state)
 {
@@ -321,6 +396,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_detour_leaves_no_trace),
         cmocka_unit_test(states_nest),
+        cmocka_unit_test(every_state_is_as_it_was),
         cmocka_unit_test(rules_outlive_a_state),
         cmocka_unit_test(facts_go_back),
         cmocka_unit_test(origins_outlive_a_state),

@@ -102,7 +102,7 @@ static hyp_status check_logs(hyp_egraph *eg, uint32_t *unlinked, hyp_diag *diag)
     for (size_t o = 0; o < eg->ops.len; o++) {
         const hyp_op *op = &eg->ops.data[o];
         size_t current = 0;
-        if (op->log.len && !op->is_logged) return broken(diag, "an operator that has a log is not listed", o);
+        if (op->log.len && (!op->logged_at || eg->logged.data[op->logged_at - 1] != o)) return broken(diag, "an operator that has a log is not listed", o);
         for (size_t m = 0; m < op->marks.len; m++) {
             size_t end = m + 1 < op->marks.len ? op->marks.data[m + 1].pos : op->log.len;
             if (m && op->marks.data[m].epoch <= op->marks.data[m - 1].epoch)

@@ -52,6 +52,8 @@ void hyp_egraph_destroy(hyp_egraph *eg)
     hyp_eg_free(&eg->logged);
     hyp_eg_free(&eg->first_op);
     hyp_eg_discard_saved(eg);
+    hyp_undo_dispose(eg, &eg->undo);
+    hyp_large_free(eg->kept_since, eg->kept_cap * sizeof *eg->kept_since);
     hyp_eg_free_rows(eg);
     hyp_index_dispose(eg);
     hyp_free(eg->fact_scratch);

@@ -2,12 +2,13 @@
 #include "egraph/core/state.h"
 
 /* Held back for each row: entries in the log and among the unions that are pending, with an analysis its place in the
- * index, and for proofs the record of its congruence and what it was given. */
+ * index, and for proofs the record of its congruence and what it was given; and what a pop puts back. */
 bool hyp_eg_affordable(const hyp_egraph *eg, size_t more)
 {
     enum { FOR_LOGS = 4 * sizeof(uint32_t), FOR_INDEX = 24 * sizeof(uint32_t), FOR_PROOFS = 6 * sizeof(uint32_t) };
     size_t each = FOR_LOGS + (hyp_eg_analysed(eg) ? FOR_INDEX : 0) + (eg->explain ? FOR_PROOFS : 0);
-    size_t held_back = each * eg->row_count;
+    size_t held_back = each * eg->row_count, kept = eg->undo.rows.cap;
+    if (eg->frozen > kept) held_back += (eg->frozen - kept) * sizeof(hyp_kept_row);
     return !eg->max_bytes || eg->rebuilding || eg->bytes + more + held_back <= eg->max_bytes;
 }
 

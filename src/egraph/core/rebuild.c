@@ -20,6 +20,7 @@ enum { FULL_SWEEPS = 32 };
 /* Notes that a row says something new; idempotent within an epoch. */
 static hyp_status touch(hyp_egraph *eg, uint32_t row, hyp_diag *diag)
 {
+    HYP_TRY(hyp_eg_keep(eg, row, false, diag));
     if (eg->stamp[row] == eg->epoch) return HYP_OK;
     HYP_TRY(hyp_eg_reserve_log(eg, hyp_row_op(eg, row), 1, diag));
     hyp_eg_log(eg, row);
@@ -55,12 +56,14 @@ static inline uint32_t next_marked(hyp_egraph *eg, const uint64_t *bits, bool ho
 
 /* ---- keys --------------------------------------------------------------------------------------- */
 
-/* Room for what rekey does to one row. */
-static hyp_status reserve_rekey(hyp_egraph *eg, hyp_diag *diag)
+/* Room for what rekey does to a row, and to the one that it may turn out to be. */
+static hyp_status reserve_rekey(hyp_egraph *eg, uint32_t row, hyp_diag *diag)
 {
+    HYP_TRY(hyp_eg_keep(eg, row, true, diag));
     if (!hyp_slots_do(0, eg->slot_used + 1, eg->bucket_count)) hyp_eg_purge_slots(eg);
     if (eg->explain) HYP_TRY(hyp_eg_reserve(eg, &eg->proofs.given, eg->proofs.given.len + 1, diag));
-    return hyp_eg_reserve_union(eg, diag);
+    HYP_TRY(hyp_eg_reserve_union(eg, diag));
+    return hyp_eg_reserve_undo(eg, 2, diag);
 }
 
 /* Gives a live row whose children moved its slot. It may turn out congruent to another: the older one stays. */
@@ -85,6 +88,7 @@ static void rekey(hyp_egraph *eg, uint32_t row)
     }
     uint32_t kept = other < row ? other : row, gone = other < row ? row : other;
     hyp_table_put(eg, slot, hash, kept);
+    hyp_eg_keep_reserved(eg, gone);
     eg->rows[gone].op |= HYP_ROW_DEAD;
     eg->ops.data[op].live--;
     eg->live_count--;
@@ -263,7 +267,7 @@ static hyp_status sweep_once(hyp_egraph *eg, uint32_t first, uint32_t *end, hyp_
         uint32_t met = waiting[done++ % AHEAD];
         size_t lost = eg->pending.len;
         if (hyp_row_dead(eg, met)) continue; /* since it was asked for */
-        HYP_TRY(reserve_rekey(eg, diag));
+        HYP_TRY(reserve_rekey(eg, met, diag));
         HYP_TRY(touch(eg, met, diag));
         if (is_outdated(eg, met)) HYP_TRY(push_remake(eg, met, diag));
         rekey(eg, met);
@@ -338,22 +342,26 @@ static bool outweighs(hyp_egraph *eg, uint32_t loser)
 }
 
 /* Lets a class that lost a union keep its name; the other loses it in its place. */
-static void rename_class(hyp_egraph *eg, uint32_t *loser)
+static hyp_status rename_class(hyp_egraph *eg, uint32_t *loser, hyp_diag *diag)
 {
     uint32_t kept = *loser, gone = hyp_eg_find(eg, kept);
+    HYP_TRY(hyp_eg_keep(eg, kept, false, diag));
+    HYP_TRY(hyp_eg_keep(eg, gone, false, diag));
     eg->parent[gone] = eg->parent[kept] = kept;
     eg->names_are_young = true;
     hyp_eg_settle_class(eg, kept);
     hyp_eg_unsettle_class(eg, gone);
     *loser = gone;
+    return HYP_OK;
 }
 
 /* Decides it for the unions from *named on: before anything names the winner, so that no child leaves a class and comes
  * back, which the lists of the index would hold twice. */
-static void choose_names(hyp_egraph *eg, size_t *named)
+static hyp_status choose_names(hyp_egraph *eg, size_t *named, hyp_diag *diag)
 {
     for (; *named < eg->pending.len; ++*named)
-        if (outweighs(eg, eg->pending.data[*named])) rename_class(eg, &eg->pending.data[*named]);
+        if (outweighs(eg, eg->pending.data[*named])) HYP_TRY(rename_class(eg, &eg->pending.data[*named], diag));
+    return HYP_OK;
 }
 
 /* Gives the rows of `loser` to the class `root`. */
@@ -377,7 +385,7 @@ static hyp_status move_uses(hyp_egraph *eg, uint32_t loser, size_t *named, hyp_d
     for (hyp_cursor at = hyp_uses_of(eg, loser); (slot = hyp_next_use(eg, &at)) != HYP_NONE;) {
         uint32_t row = hyp_slot_row(eg, slot), n;
         const uint32_t *kids = hyp_row_kids(eg, row, &n);
-        HYP_TRY(reserve_rekey(eg, diag));
+        HYP_TRY(reserve_rekey(eg, row, diag));
         HYP_TRY(hyp_index_reserve(eg, n, diag));
         if (is_outdated(eg, row)) HYP_TRY(push_remake(eg, row, diag));
         HYP_TRY(touch(eg, row, diag));
@@ -385,7 +393,7 @@ static hyp_status move_uses(hyp_egraph *eg, uint32_t loser, size_t *named, hyp_d
             if (hyp_moved(eg, kids[j])) hyp_index_add_use(eg, hyp_eg_find(eg, kids[j]), hyp_row_slot(eg, row, j));
         hyp_index_spoil(eg, row);
         rekey(eg, row);
-        choose_names(eg, named);
+        HYP_TRY(choose_names(eg, named, diag));
     }
     return HYP_OK;
 }
@@ -442,9 +450,8 @@ static hyp_status follow(hyp_egraph *eg, failure *f, hyp_diag *diag)
 {
     HYP_TRY(hyp_index_sync(eg, diag));
     size_t done = 0, named = 0;
-    hyp_status status = HYP_OK;
-    choose_names(eg, &named);
-    for (; done < eg->pending.len; done++) { /* grows on the way */
+    hyp_status status = choose_names(eg, &named, diag);
+    for (; done < eg->pending.len && status == HYP_OK; done++) { /* grows on the way */
         uint32_t loser = eg->pending.data[done], root = hyp_eg_find(eg, loser);
         if (eg->analysis.merge) status = join_facts(eg, root, hyp_fact(eg, loser), f, diag);
         if (status == HYP_OK) status = move_uses(eg, loser, &named, diag);

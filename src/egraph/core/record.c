@@ -56,19 +56,17 @@ void hyp_proof_take_back(hyp_egraph *eg, uint32_t row)
     p->given.len--; /* it came last */
 }
 
-void hyp_proof_forget_rows(hyp_egraph *eg)
+void hyp_proof_forget_rows(hyp_egraph *eg, size_t rows, size_t given)
 {
     hyp_proofs *p = &eg->proofs;
-    size_t kept = 0;
-    for (size_t i = 0; i < eg->row_cap / 64; i++) p->is_changed[i] = 0;
-    for (size_t i = 0; i < p->given.len; i++) {
-        const hyp_given_kids given = p->given.data[i];
-        if (given.row >= eg->row_count) continue;
-        p->is_changed[given.row >> 6] |= UINT64_C(1) << (given.row & 63);
-        p->given.data[kept++] = given;
-    }
+    for (size_t i = eg->row_count; i < rows; i++) hyp_eg_mark(p->is_changed, (uint32_t)i, false);
+    /* Those that were there then are the first ones still, or all were sorted since: then the last are of the last rows. */
+    size_t kept = p->sorted > given ? p->sorted : given, from = kept;
+    while (p->sorted > given && kept && p->given.data[kept - 1].row >= eg->row_count) kept--;
+    if (p->sorted > kept) p->sorted = kept;
+    for (size_t i = from; i < p->given.len; i++)
+        if (p->given.data[i].row < eg->row_count) p->given.data[kept++] = p->given.data[i];
     p->given.len = kept;
-    p->sorted = 0;
     while (p->milestones.len && (p->milestones.data[p->milestones.len - 1].app > hyp_app_place(eg) ||
                                  p->milestones.data[p->milestones.len - 1].row > eg->row_count))
         p->milestones.len--;
@@ -93,17 +91,38 @@ static bool is_nearer(const hyp_egraph *eg, uint32_t a, uint32_t b)
     return edge[a] == HYP_NONE && edge[b] != HYP_NONE;
 }
 
-void hyp_proof_edge(hyp_egraph *eg, uint32_t a, uint32_t b, uint32_t place)
+/* Turns the path from an e-node to its root around, and gives the e-node another edge: each edge goes to the e-node that was
+ * its upper end. Gives the root that was. */
+static uint32_t turn(hyp_egraph *eg, uint32_t node, uint32_t carried)
 {
-    /* Turn the shorter path to a root around, then hang its beginning under the other e-node: each edge goes to the e-node that
-     * was its upper end. */
-    uint32_t node = is_nearer(eg, a, b) ? a : b, carried = place;
-    while (node != HYP_NONE) {
+    for (;;) {
         uint32_t above = hyp_proof_parent(eg, node), edge = eg->proofs.edge[node];
         eg->proofs.edge[node] = carried;
+        if (above == HYP_NONE) return node;
         carried = edge;
         node = above;
     }
+}
+
+void hyp_proof_edge(hyp_egraph *eg, uint32_t a, uint32_t b, uint32_t place)
+{
+    uint32_t root = turn(eg, is_nearer(eg, a, b) ? a : b, place);
+    if (root < eg->frozen) eg->undo.roots.data[eg->undo.roots.len++] = root;
+}
+
+void hyp_proof_cut_edges(hyp_egraph *eg, size_t rows, size_t apps)
+{
+    hyp_proofs *p = &eg->proofs;
+    for (uint32_t place = (uint32_t)apps, next; place < hyp_app_place(eg); place = next) {
+        const hyp_app app = hyp_app_read(eg, place);
+        next = hyp_app_after(eg, &app);
+        for (uint32_t side = 0; side < 2; side++) {
+            uint32_t row = hyp_app_side(&app, side);
+            if (row < rows && p->edge[row] == place) p->edge[row] = HYP_NONE;
+        }
+    }
+    p->apps.len = apps;
+    for (size_t i = 0; i < eg->undo.roots.len; i++) turn(eg, eg->undo.roots.data[i], HYP_NONE);
 }
 
 /* The record of a union without a rule. */

@@ -4,9 +4,9 @@
  * never changes, so whatever an edge needs for its own proof is older than the edge, and a proof ends.
  * Nieuwenhuis and Oliveras, "Proof-producing congruence closure" (RTA 2005).
  *
- * Records are rows of numbers in proofs.apps, one behind the other; their places, in bytes, are in order of time. A record
- * begins with its head: what it is, and in the two lowest bits how many bytes each of its numbers has, less one. The head has
- * 7 bits in each byte, the lowest first. A number is an id or a symbol, one higher; HYP_NONE is 0.
+ * Records are rows of numbers in proofs.apps, one behind the other; their places, in bytes, are in order of time. A
+ * record begins with its head: what it is, and in the two lowest bits how many bytes each of its numbers has, less one. The
+ * head has 7 bits in each byte, the lowest first. A number is an id or a symbol, one higher; HYP_NONE is 0.
  *
  *   HYP_APP_STATED      a union by the caller: two e-nodes, the symbol of its reason
  *   HYP_APP_CONGRUENT   a union by congruence: two e-nodes
@@ -14,9 +14,9 @@
  *                       the right side an id per e-node and function call, and a hyp_answer per call of a condition
  *                       (HYP_NONE: not asked), then those sides of the union that are variables
  *
- * Two numbers of a record are its ends, the e-nodes that it unites from left to right. So a tree has one word for each e-node,
- * the place of the record whose ends are the e-node and its parent: which of both is the parent, and which way the record
- * leads, is seen from the other. */
+ * Two numbers of a record are its ends, the e-nodes that it unites from left to right. So a tree has one word for each
+ * e-node, the place of the record whose ends are the e-node and its parent: which of both is the parent, and which way the
+ * record leads, is seen from the other. */
 #ifndef HYP_EGRAPH_CORE_RECORD_H
 #define HYP_EGRAPH_CORE_RECORD_H
 
@@ -137,10 +137,12 @@ static inline void hyp_proof_new_row(hyp_egraph *eg, uint32_t row, uint32_t n, c
     if ((n > 0 && kid[0] != given[0]) || (n > 1 && kid[1] != given[1]))
         hyp_proof_keep_given(eg, row, (uint32_t[2]){given[0], n > 1 ? given[1] : HYP_NONE});
 }
-/* Forgets what is kept of rows that are gone: of the last one, which was not made after all; of all after a pop. What is
- * kept of other rows stays true. */
+/* Forgets what is kept of rows that are gone: of the last one, which was not made after all; of those below `rows` after a
+ * pop to a state in which so many were `given` others. What is kept of other rows stays true. */
 void hyp_proof_take_back(hyp_egraph *eg, uint32_t row);
-void hyp_proof_forget_rows(hyp_egraph *eg);
+void hyp_proof_forget_rows(hyp_egraph *eg, size_t rows, size_t given);
+/* Forgets the records from the place `apps` on: their edges go, and what were roots then are roots again. */
+void hyp_proof_cut_edges(hyp_egraph *eg, size_t rows, size_t apps);
 /* Makes ready for hyp_given, until the e-graph changes. */
 void hyp_proof_sort_given(hyp_egraph *eg);
 const uint32_t *hyp_proof_given(const hyp_egraph *eg, uint32_t row);

@@ -43,7 +43,7 @@ typedef struct hyp_op {
     uint32_t next_op;        /* next operator of the same symbol, HYP_NONE at the end */
     uint32_t live;           /* rows that are not dead */
     uint32_t fresh, next_fresh; /* of hyp_eg_link; `fresh` is 0 outside of it */
-    bool is_logged;             /* it is in hyp_egraph.logged */
+    uint32_t logged_at;         /* 1 more than its place in hyp_egraph.logged; 0: it is not in it */
     HYP_VEC(uint32_t) log;   /* an entry counts while its epoch is the row's stamp and the row is not dead */
     HYP_VEC(hyp_mark) marks; /* epochs strictly ascend */
 } hyp_op;
@@ -98,6 +98,23 @@ typedef struct hyp_proofs {
     uint64_t routes_at;        /* version; and the length of `apps` */
     size_t routes_apps;
 } hyp_proofs;
+
+/* What a row was like before it was changed; see hyp_undo. */
+#define HYP_KEPT_KIDS 0x80000000u /* in `id`: its children in the pool are kept, too */
+typedef struct hyp_kept_row {
+    uint32_t id, mark; /* hyp_egraph.kept_since before */
+    uint32_t parent, stamp;
+    hyp_row row;
+} hyp_kept_row;
+
+/* How the rows of the state that a pop goes back to were: each before its first change since the push, so that a push costs
+ * what changes after it. What only grows needs no more than its length. undo.c, and rules/snapshot.c for the rest. */
+typedef struct hyp_undo {
+    HYP_VEC(hyp_kept_row) rows; /* in order of time; to be put back from the last one on */
+    HYP_VEC(uint32_t) kids;
+    HYP_VEC(uint32_t) roots; /* of trees of proofs, which are roots no more */
+    size_t promised;         /* room in `rows` that is left for those that lose a union */
+} hyp_undo;
 
 struct hyp_ruleset;
 struct hyp_sorts;
@@ -168,6 +185,11 @@ struct hyp_egraph {
     } view;
 
     struct hyp_saved *saved; /* states to go back to, the last first: snapshot.c */
+    hyp_undo undo;           /* to the last */
+    uint32_t frozen, frozen_epoch; /* rows and entries of logs of the last: their bounds. 0: there is none */
+    uint32_t *kept_since;    /* by row below `frozen`: the push since which it is kept, times 2, and 1 if its kids are */
+    size_t kept_cap;
+    uint32_t pushes;         /* number of the last one, below 2^31 */
     void (*renumbered)(hyp_egraph *eg, const hyp_renumbering *now, void *user); /* NULL: ids stay what they are */
     void *renumbered_user;
     size_t dead_kept; /* dead rows that the last look for them had to leave, or has not been made since a pop */
@@ -189,14 +211,13 @@ struct hyp_egraph {
 
 /* ---- reading ------------------------------------------------------------------------------------ */
 
+/* hyp_eg_find of what is two steps or more from its root. */
+uint32_t hyp_eg_find_far(hyp_egraph *eg, uint32_t c);
+
 static inline uint32_t hyp_eg_find(hyp_egraph *eg, uint32_t c)
 {
-    uint32_t *parent = eg->parent;
-    while (parent[c] != c) {
-        parent[c] = parent[parent[c]]; /* path halving */
-        c = parent[c];
-    }
-    return c;
+    uint32_t up = eg->parent[c];
+    return eg->parent[up] == up ? up : hyp_eg_find_far(eg, c);
 }
 
 static inline bool hyp_row_dead(const hyp_egraph *eg, uint32_t row) { return eg->rows[row].op & HYP_ROW_DEAD; }
@@ -388,6 +409,25 @@ static inline hyp_status hyp_eg_reserve_(hyp_egraph *eg, void **data, size_t *ca
     hyp_eg_reserve_((eg), (void **)&(v)->data, &(v)->cap, (want), sizeof *(v)->data, (diag))
 /* Frees a vector that hyp_eg_reserve has grown. */
 #define hyp_eg_free(v) hyp_large_free((v)->data, (v)->cap * sizeof *(v)->data)
+
+/* ---- undo.c ------------------------------------------------------------------------------------ */
+
+/* Keeps what a row is like, and where `kids` are to change, which may be in the pool, these: before it is changed. */
+HYP_NODISCARD hyp_status hyp_eg_keep_row(hyp_egraph *eg, uint32_t row, bool kids, hyp_diag *diag);
+static inline hyp_status hyp_eg_keep(hyp_egraph *eg, uint32_t row, bool kids, hyp_diag *diag)
+{
+    return row >= eg->frozen ? HYP_OK : hyp_eg_keep_row(eg, row, kids, diag);
+}
+/* The same, without its kids, where there is room for it. */
+void hyp_eg_keep_reserved(hyp_egraph *eg, uint32_t row);
+/* Room to keep so many rows that lose a union, and roots of trees of proofs. */
+HYP_NODISCARD hyp_status hyp_eg_reserve_undo(hyp_egraph *eg, size_t count, hyp_diag *diag);
+/* From here on rows are kept before they change; *out has those of the state before. */
+HYP_NODISCARD hyp_status hyp_eg_freeze(hyp_egraph *eg, hyp_undo *out, hyp_diag *diag);
+/* Forgets the rows from `rows` on, and puts those back that are kept; the logs are those of `epoch` again, and the table has
+ * the rows that there are. Counts of the e-graph are the caller's. */
+void hyp_eg_thaw(hyp_egraph *eg, uint32_t rows, uint32_t epoch);
+void hyp_undo_dispose(hyp_egraph *eg, hyp_undo *undo);
 
 /* ---- rebuild.c ---------------------------------------------------------------------------------- */
 

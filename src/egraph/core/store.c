@@ -153,8 +153,10 @@ hyp_status hyp_eg_reserve_like(hyp_egraph *eg, const hyp_egraph *other, hyp_diag
 /* Drops the entries of a log that no longer count. */
 static void compact_log(hyp_egraph *eg, hyp_op *op)
 {
-    size_t kept = 0, marks = 0;
-    for (size_t m = 0; m < op->marks.len; m++) {
+    size_t kept, marks = op->marks.len;
+    while (marks && op->marks.data[marks - 1].epoch > eg->frozen_epoch) marks--; /* what was there at a push stays */
+    kept = marks < op->marks.len ? op->marks.data[marks].pos : op->log.len;
+    for (size_t m = marks; m < op->marks.len; m++) {
         hyp_mark mark = op->marks.data[m];
         size_t end = m + 1 < op->marks.len ? op->marks.data[m + 1].pos : op->log.len, first = kept;
         for (size_t i = mark.pos; i < end; i++) {
@@ -182,16 +184,18 @@ void hyp_eg_sort_logged(hyp_egraph *eg)
 {
     size_t in_order = 1;
     while (in_order < eg->logged.len && eg->logged.data[in_order - 1] < eg->logged.data[in_order]) in_order++;
-    if (in_order < eg->logged.len) qsort(eg->logged.data, eg->logged.len, sizeof *eg->logged.data, by_id);
+    if (in_order == eg->logged.len || !eg->logged.len) return;
+    qsort(eg->logged.data, eg->logged.len, sizeof *eg->logged.data, by_id);
+    for (uint32_t i = 0; i < eg->logged.len; i++) eg->ops.data[eg->logged.data[i]].logged_at = i + 1;
 }
 
 hyp_status hyp_eg_reserve_log(hyp_egraph *eg, uint32_t id, size_t count, hyp_diag *diag)
 {
     hyp_op *op = &eg->ops.data[id];
-    if (!op->is_logged) {
+    if (!op->logged_at) {
         HYP_TRY(hyp_eg_reserve(eg, &eg->logged, eg->logged.len + 1, diag));
         eg->logged.data[eg->logged.len++] = id;
-        op->is_logged = true;
+        op->logged_at = (uint32_t)eg->logged.len;
     }
     if (eg->rebuilding && op->log.len + count > op->log.cap && op->log.len > 2 * (size_t)op->live) compact_log(eg, op);
     HYP_TRY(hyp_eg_reserve(eg, &op->marks, op->marks.len + 1, diag));
@@ -377,6 +381,7 @@ uint32_t hyp_eg_lookup(hyp_egraph *eg, uint32_t op, const uint32_t *kids)
 hyp_status hyp_eg_reserve_union(hyp_egraph *eg, hyp_diag *diag)
 {
     if (eg->explain) HYP_TRY(hyp_proof_reserve(eg, 2, 1, diag));
+    HYP_TRY(hyp_eg_reserve_undo(eg, 1, diag));
     return hyp_eg_reserve(eg, &eg->pending, eg->pending.len + 1, diag);
 }
 
@@ -385,6 +390,7 @@ bool hyp_eg_union_reserved(hyp_egraph *eg, uint32_t a, uint32_t b, uint32_t why)
     uint32_t x = hyp_eg_find(eg, a), y = hyp_eg_find(eg, b);
     if (x == y) return false;
     uint32_t winner = x < y ? x : y, loser = x < y ? y : x;
+    hyp_eg_keep_reserved(eg, loser);
     eg->parent[loser] = winner;
     hyp_eg_unsettle_class(eg, loser);
     eg->pending.data[eg->pending.len++] = loser;

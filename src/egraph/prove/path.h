@@ -18,7 +18,7 @@
 /* One equality, to be crossed from a to b. */
 typedef struct hyp_edge {
     uint32_t a, b;
-    uint32_t place; /* in proofs.apps: of its record; of a congruent edge at which it was known, HYP_NONE until that is asked */
+    uint32_t place; /* in proofs.apps: of its record; of a congruent edge when it was known, HYP_NONE until that is asked */
     bool congruent; /* by now, and recorded nowhere */
     bool backward;  /* the record leads from b to a */
 } hyp_edge;

@@ -135,6 +135,23 @@ static void renumber(const renumbering *r)
     hyp_eg_view_forget(eg);
 }
 
+/* Keeps what will be another of the rows that a pop goes back to. */
+static hyp_status keep_rows(const renumbering *r, hyp_diag *diag)
+{
+    hyp_egraph *eg = r->eg;
+    hyp_stop before = eg->limit_hit;
+    hyp_status status = HYP_OK;
+    for (uint32_t i = 0; i < r->floor && status == HYP_OK; i++) {
+        uint32_t n;
+        const uint32_t *kids = hyp_row_kids(eg, i, &n);
+        bool same = eg->rows[i].home == r->classes[i] && eg->parent[i] == r->classes[i];
+        for (uint32_t j = 0; j < n && same; j++) same = r->classes[kids[j]] == kids[j];
+        if (!same) status = hyp_eg_keep(eg, i, true, diag);
+    }
+    eg->limit_hit = before;
+    return status;
+}
+
 static hyp_status check_lists(const hyp_egraph *eg, const uint32_t *ids, size_t count, hyp_diag *diag)
 {
     for (size_t i = 0; i < count; i++)
@@ -163,9 +180,11 @@ static hyp_status compact(hyp_egraph *eg, hyp_class_id *classes, size_t class_co
     renumbering r = {.eg = eg, .classes = room, .rows = room + rows};
     hyp_eg_saved_bounds(eg, &r.floor, &r.pool_floor);
     bool goes = number_all(&r, room + 2 * rows) < rows;
-    for (size_t i = 0; i < class_count; i++)
+    hyp_status status = goes ? keep_rows(&r, diag) : HYP_OK;
+    goes = goes && status == HYP_OK;
+    for (size_t i = 0; i < class_count && status == HYP_OK; i++)
         if (classes[i] != HYP_NONE) classes[i] = r.classes[classes[i]];
-    for (size_t i = 0; i < node_count; i++)
+    for (size_t i = 0; i < node_count && status == HYP_OK; i++)
         if (nodes[i] != HYP_NONE) nodes[i] = r.rows[nodes[i]];
     if (goes) {
         hyp_eg_compact_logs(eg);
@@ -175,7 +194,7 @@ static hyp_status compact(hyp_egraph *eg, hyp_class_id *classes, size_t class_co
     eg->dead_kept = eg->row_count - eg->live_count;
     eg->bytes -= words * sizeof *room;
     hyp_free(room);
-    return HYP_OK;
+    return status;
 }
 
 void hyp_eg_reclaim(hyp_egraph *eg)

@@ -49,7 +49,7 @@ static hyp_status copy_ops(const hyp_egraph *from, hyp_egraph *to, hyp_diag *dia
         hyp_op *copy = &to->ops.data[to->ops.len];
         *copy = (hyp_op){.symbol = op->symbol, .arity = op->arity, .next_op = op->next_op};
         copy->live = op->live;
-        copy->is_logged = op->is_logged;
+        copy->logged_at = op->logged_at;
     }
     COPY_VEC(to, &from->logged, &to->logged, diag);
     for (size_t o = 0; o < to->ops.len; o++) {

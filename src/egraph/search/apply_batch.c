@@ -465,6 +465,7 @@ static hyp_status reserve(const batch *b, size_t count, bool rows, hyp_diag *dia
         const hyp_app_kind kind = kind_of_record(b, a);
         HYP_TRY(hyp_proof_kind(eg, &kind, &rule->actions[a].app_kind, diag));
     }
+    HYP_TRY(hyp_eg_reserve_undo(eg, actions, diag));
     return hyp_eg_reserve(eg, &eg->pending, eg->pending.len + actions, diag);
 }
 
