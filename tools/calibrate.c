@@ -98,7 +98,8 @@ static int time_steps(calibration *c, const onnx_model *model, const hyp_compile
     return code;
 }
 
-static int time_kernel_after(calibration *c, const calibration_kernel *k, int64_t swept, int threads, double *out)
+/* With what lies before it in a run, as in calibration_model. */
+static int time_kernel_after(calibration *c, const calibration_kernel *k, double bytes, bool written, int threads, double *out)
 {
     onnx_model model = {0};
     bool plain = calibration_is_rewritten(k);
@@ -111,7 +112,7 @@ static int time_kernel_after(calibration *c, const calibration_kernel *k, int64_
                                    .max_fold_bytes = 2 * (size_t)BEYOND_CACHES, /* constants are written as nodes */
                                    .only_rules = plain ? NULL : (const char *const *)c->normal.items,
                                    .only_rule_count = plain ? 0 : c->normal.count};
-    int which = calibration_model(&model, k, swept);
+    int which = calibration_model(&model, k, bytes, written);
     int code = time_steps(c, &model, &compile, k->op, which, threads, out);
     onnx_model_dispose(&model);
     return code;
@@ -119,7 +120,7 @@ static int time_kernel_after(calibration *c, const calibration_kernel *k, int64_
 
 static int time_kernel(calibration *c, const calibration_kernel *k, int threads, double *out)
 {
-    return time_kernel_after(c, k, 0, threads, out);
+    return time_kernel_after(c, k, 0, false, threads, out);
 }
 
 static bool is_product(const calibration_kernel *k)
@@ -159,7 +160,7 @@ static void list_kernels(calibration *c)
 typedef struct results {
     double launch, bytes_per_second, cache_bytes, cache_bytes_per_second, last_cache_bytes, last_cache_bytes_per_second;
     struct {
-        double bytes, reading, moving, launch;
+        double bytes, reading, moving, launch, layer;
     } aways[MOST_AWAYS];
     size_t away_count;
     calibration_streams streams; /* of a GPU */
@@ -241,15 +242,18 @@ static size_t away_sizes(double cache_bytes, double out[MOST_AWAYS])
     return count;
 }
 
+/* Of one row. Its weights take little time beside what beginning to read them does. */
+static const calibration_kernel small_layer = {"linear", HYP_F32, {1, 128, 128}, false};
+
 /* The least of several times of a kernel before which a run goes over so many bytes; 0: none. */
-static int time_away(calibration *c, const calibration_kernel *k, double bytes, double *out)
+static int time_away(calibration *c, const calibration_kernel *k, double bytes, bool written, double *out)
 {
     int code = CLI_OK;
     *out = INFINITY;
     for (int i = 0; i < AWAY_TIMES && code == CLI_OK; i++) {
         double seconds = 0;
         show_progress(c, "data that is away");
-        code = time_kernel_after(c, k, (int64_t)(bytes / (2 * sizeof(float))), 1, &seconds);
+        code = time_kernel_after(c, k, bytes, written, 1, &seconds);
         *out = fmin(*out, seconds);
     }
     return code;
@@ -269,19 +273,20 @@ static int measure_away(calibration *c, int64_t tiny, results *r)
                                {{"concat", HYP_F32, {count}, false}, 2},
                                {{"add", HYP_F32, {count}, false}, 3}};
     const calibration_kernel launch = {"relu", HYP_F32, {tiny}, false};
-    double near[AWAY_KERNELS], sizes[MOST_AWAYS], all = 0, rate = 0, before_moving = 0, before_launch = 0;
-    int code = CLI_OK;
+    double near[AWAY_KERNELS], sizes[MOST_AWAYS], all = 0, rate = 0, before_moving = 0, before_launch = 0,
+           near_layer = 0;
+    int code = time_away(c, &small_layer, 0, false, &near_layer);
     for (int i = 0; i < AWAY_KERNELS && code == CLI_OK; i++) {
-        code = time_away(c, &kernels[i].kernel, 0, &near[i]);
+        code = time_away(c, &kernels[i].kernel, 0, true, &near[i]);
         all += (double)(kernels[i].tensors * count) * sizeof(float);
     }
     r->away_count = away_sizes(r->cache_bytes, sizes);
     for (size_t k = 0; k < r->away_count && code == CLI_OK; k++) {
         double far, seconds = 0, best = 0;
-        code = time_away(c, &launch, sizes[k], &far);
+        code = time_away(c, &launch, sizes[k], false, &far);
         double more = fmax(far - r->launch, before_launch);
         for (int i = 0; i < AWAY_KERNELS && code == CLI_OK; i++) {
-            code = time_away(c, &kernels[i].kernel, sizes[k], &far);
+            code = time_away(c, &kernels[i].kernel, sizes[k], true, &far);
             seconds += fmax(0, far - near[i] - more);
         }
         for (int i = 0; i < AWAY_TIMES && code == CLI_OK; i++) {
@@ -292,6 +297,8 @@ static int measure_away(calibration *c, int64_t tiny, results *r)
         r->aways[k].reading = 1 / best;
         r->aways[k].moving = before_moving = fmax(before_moving, seconds / all);
         r->aways[k].launch = before_launch = more;
+        if (code == CLI_OK) code = time_away(c, &small_layer, sizes[k], false, &far);
+        r->aways[k].layer = far - near_layer; /* agree_on_reading takes from it what reading is */
     }
     return code;
 }
@@ -418,6 +425,29 @@ static int measure_kernels(calibration *c, results *r)
     return code;
 }
 
+/* Reading is what the layer of one row took whose two sets of weights are as many bytes, where that was less at another time, and
+ * takes no less of each byte where there are more. So layers of all sizes are priced by the same reading. A small layer takes what
+ * is left of it beside that. */
+static void agree_on_reading(const calibration *c, results *r)
+{
+    for (size_t a = r->away_count; a-- > 0;) {
+        double *reading = &r->aways[a].reading;
+        for (size_t i = 0; i < c->kernel_count; i++) {
+            const calibration_kernel *k = &c->kernels[i];
+            double bytes = (double)(k->shape[1] * k->shape[2]) * sizeof(float);
+            if (strcmp(k->op, "linear") == 0 && k->type == HYP_F32 && k->shape[0] == 1 && r->kernels[i] > 0 &&
+                2 * bytes == r->aways[a].bytes)
+                *reading = fmin(*reading, r->kernels[i] / bytes);
+        }
+        if (a + 1 < r->away_count) *reading = fmin(*reading, r->aways[a + 1].reading);
+    }
+    const double size = (double)(small_layer.shape[1] * small_layer.shape[2]) * sizeof(float);
+    for (size_t a = 0; a < r->away_count; a++) {
+        double beside = r->aways[a].layer - size * (r->aways[a].reading - r->aways[0].reading);
+        r->aways[a].layer = fmax(beside, a > 0 ? r->aways[a - 1].layer : 0);
+    }
+}
+
 /* What was done, for people. */
 static void print_summary(const calibration *c, const results *r, const char *path)
 {
@@ -442,8 +472,8 @@ static void print_caches(FILE *to, const results *r)
         fprintf(to, "  (last-cache-bytes %.0f)\n  (last-cache-bytes-per-second %.4g)\n", r->last_cache_bytes,
                 r->last_cache_bytes_per_second);
     for (size_t i = 0; i < r->away_count; i++)
-        fprintf(to, "  (away %.0f %.4g %.4g %.3g)\n", r->aways[i].bytes, r->aways[i].reading, r->aways[i].moving,
-                r->aways[i].launch);
+        fprintf(to, "  (away %.0f %.4g %.4g %.3g %.3g)\n", r->aways[i].bytes, r->aways[i].reading, r->aways[i].moving,
+                r->aways[i].launch, r->aways[i].layer);
 }
 
 static void print_entry(FILE *to, const char *kind, const calibration_kernel *k, hyp_dtype type, double value)
@@ -540,8 +570,8 @@ int calibrate(const char *path, const measure_options *o, const cli_args *args)
     c.all = c.rounds * c.kernel_count + OTHERS;
     if (!c.gpu) {
         double sizes[MOST_AWAYS];
-        size_t each = AWAY_TIMES * (AWAY_KERNELS + 2);
-        c.all += AWAY_TIMES * AWAY_KERNELS + each * away_sizes(second_level_bytes(), sizes);
+        size_t each = AWAY_TIMES * (AWAY_KERNELS + 3);
+        c.all += AWAY_TIMES * (AWAY_KERNELS + 1) + each * away_sizes(second_level_bytes(), sizes);
     }
     for (size_t i = 0; i < c.kernel_count; i++) r.kernels[i] = 0;
     for (size_t i = 0; i < calibration_share_count; i++) r.streams.shares[i] = 0;
@@ -554,6 +584,7 @@ int calibrate(const char *path, const measure_options *o, const cli_args *args)
     if (code == CLI_OK) code = c.gpu ? measure_gpu(&c, &r) : measure_core(&c, &r);
     if (code == CLI_OK && !c.gpu) code = measure_speedups(&c, threads, &r);
     if (code == CLI_OK) code = measure_kernels(&c, &r);
+    agree_on_reading(&c, &r);
     terminal_work_end();
     cli_list_free(&c.normal);
     if (code == CLI_OK) code = write_profile(path, &c, &r);

@@ -221,12 +221,12 @@ static void add_constant(const making *m, const char *name, int rank, const int6
 
 static void add_node(const making *m, onnx_node node) { onnx_add_node(m->model, &node); }
 
-/* Two layers that read one x. What they give is averaged, so that it lies in scratch memory. */
-static void make_linear(const making *m)
+/* Layers that read one x. What they give is averaged, so that it lies in scratch memory. */
+static void make_linear(const making *m, int layers)
 {
     int64_t n = m->s[1], inner = m->s[2];
     add_input(m, "x", 2, (int64_t[]){m->s[0], inner});
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < layers; i++) {
         char w[8], b[8], y[8], mean[8];
         snprintf(w, sizeof w, "w%d", i);
         snprintf(b, sizeof b, "b%d", i);
@@ -474,28 +474,29 @@ bool calibration_is_trained(const calibration_kernel *kernel)
 
 bool calibration_is_rewritten(const calibration_kernel *kernel) { return strcmp(kernel->op, "attention") == 0; }
 
-/* Goes over so many elements that nothing reads. */
-static void add_sweep(const making *m, int64_t swept)
+/* Goes over so many bytes. */
+static void add_sweep(const making *m, double bytes, bool written)
 {
-    add_input(m, "swept", 1, &swept);
-    add_node(m, (onnx_node){.op = "Neg", .inputs = {"swept"}, .output = "unread"});
-    add_output(m, "unread", 1, &swept);
+    int64_t in = (int64_t)(bytes / (written ? 2 * sizeof(float) : sizeof(float))), out = written ? in : 1;
+    add_input(m, "swept", 1, &in);
+    add_node(m, (onnx_node){.op = written ? "Neg" : "ReduceMean", .inputs = {"swept"}, .output = "unread"});
+    add_output(m, "unread", 1, &out);
 }
 
 /* Columns of a mean that make a square are those of an image. */
 static bool is_image(const int64_t *shape) { return root(shape[1]) * root(shape[1]) == shape[1]; }
 
-int calibration_model(onnx_model *model, const calibration_kernel *k, int64_t swept)
+int calibration_model(onnx_model *model, const calibration_kernel *k, double bytes, bool written)
 {
     const making m = {model, k->type, k->shape};
     const char *op = k->op;
-    if (strcmp(op, "linear") == 0) return make_linear(&m), CALIBRATION_MEAN;
+    if (bytes > 0) add_sweep(&m, bytes, written);
+    if (strcmp(op, "linear") == 0) return make_linear(&m, bytes > 0 ? 8 : 2), CALIBRATION_MEAN;
     if (strcmp(op, "conv") == 0) return make_conv(&m, false);
     if (calibration_is_trained(k)) return make_conv(&m, true), CALIBRATION_SUM;
     if (strcmp(op, "matmul") == 0) return make_matmul(&m), CALIBRATION_SUM;
     if (strcmp(op, "attention") == 0) return make_attention(&m), CALIBRATION_SUM;
     if (strcmp(op, "conv-transpose") == 0) return make_conv_transpose(&m), CALIBRATION_SUM;
-    if (swept > 0) add_sweep(&m, swept);
     if (strcmp(op, "max-pool") == 0)
         make_pool(&m, "MaxPool");
     else if (strcmp(op, "average-pool") == 0)

@@ -25,9 +25,9 @@ extern const size_t calibration_kernel_count;
 enum { CALIBRATION_MEAN = -1, CALIBRATION_SUM = -2 };
 /* Adds the model of a kernel, whose plan has steps of the operator's label. Its neighbours are such as it has in
  * networks: a convolution lies between convolutions, because plans choose how data lies there. Returns which of those
- * steps it is. In the model of a kernel that is all moving of data another step goes over `swept` elements before it,
- * reading and writing, if there are any: so far away is what the kernel reads and writes then. */
-int calibration_model(onnx_model *m, const calibration_kernel *kernel, int64_t swept);
+ * steps it is. In the model of a layer, or of a kernel that is all moving of data, another step goes over `bytes` before it, if
+ * there are any, all of which it reads, or a half of which it has `written`: so far away is what the kernel reads and writes then. */
+int calibration_model(onnx_model *m, const calibration_kernel *kernel, double bytes, bool written);
 /* Do only training steps have it? Then the model is to be compiled as one, whose output is made small (mse). */
 bool calibration_is_trained(const calibration_kernel *kernel);
 /* Is it known to plans only after rewriting? */

@@ -412,6 +412,8 @@ double hyp_roofline_work(const hyp_cost_query *query, const hyp_roofline *roofli
 hyp_device_profile hyp_roofline_with_threads(const hyp_device_profile *profile, double threads);
 /* Seconds of a kernel that does nothing. */
 double hyp_roofline_launch(const hyp_roofline *roofline);
+/* What of the price of a kernel is waiting for weights that are in no near cache, of which measurements say nothing. */
+double hyp_roofline_waiting(const hyp_cost_query *query, const hyp_roofline *roofline);
 
 /* ---- measured.c ---------------------------------------------------------------------------------- */
 

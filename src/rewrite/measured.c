@@ -216,7 +216,9 @@ void hyp_measured_compare(const hyp_device_profile *profile, hyp_measured *m)
     line.profile.measured_count = 0;
     ask(m, &q);
     double launch = profile->launch_seconds, roofline = hyp_roofline_cost(&q.query, &line), pass = roofline - launch;
-    m->log_ratio = log(m->seconds / roofline);
+    /* Of what a layer waits for its weights nothing says how good its kernel is. */
+    double waiting = fmin(hyp_roofline_waiting(&q.query, &line), 0.9 * fmin(m->seconds, roofline));
+    m->log_ratio = log((m->seconds - waiting) / (roofline - waiting));
     /* Little work says more of launching. And where arithmetic hides behind what is moved, a pass says something of it only
      * if it takes twice as long at least. */
     bool hides = pass > hyp_roofline_work(&q.query, &line) * (1 + 1e-9);

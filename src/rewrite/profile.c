@@ -206,16 +206,17 @@ static hyp_status read_speedups(const char *file, const hyp_sexpr *forms, hyp_de
     return HYP_OK;
 }
 
-/* (away BYTES READING MOVING LAUNCH), by rising bytes. */
+/* (away BYTES READING MOVING LAUNCH LAYER), by rising bytes; without the last a layer is as other kernels are. */
 static hyp_status read_aways(const char *file, const hyp_sexpr *forms, hyp_device_profile *out, hyp_diag *diag)
 {
     size_t count = 0;
     for (uint32_t i = 2; i < forms->count; i++) {
         const hyp_sexpr *form = forms->items[i];
         if (!hyp_sexpr_is_form(form, "away")) continue;
-        double numbers[4] = {0};
-        bool right = form->count == 5;
-        for (uint32_t k = 0; right && k < 4; k++) {
+        enum { LEAST = 4, MOST = 5 };
+        double numbers[MOST] = {0}; /* in the order of hyp_away */
+        bool right = form->count == 1 + LEAST || form->count == 1 + MOST;
+        for (uint32_t k = 0; right && k + 1 < form->count; k++) {
             const hyp_sexpr *sx = form->items[1 + k];
             right = sx->kind == HYP_SX_INT || sx->kind == HYP_SX_FLOAT;
             numbers[k] = sx->number;
@@ -223,13 +224,14 @@ static hyp_status read_aways(const char *file, const hyp_sexpr *forms, hyp_devic
         }
         if (!right || !(numbers[0] > (count ? out->aways[count - 1].bytes : 0)))
             return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED,
-                                  "(away BYTES READING MOVING LAUNCH) is wanted, with more bytes than before: seconds for a "
-                                  "byte of weights, seconds more for a byte of other data and for a kernel that were "
-                                  "touched so many bytes ago");
+                                  "(away BYTES READING MOVING LAUNCH LAYER) is wanted, with more bytes than before: seconds for "
+                                  "a byte of weights, seconds more for a byte of other data, for a kernel and for a layer "
+                                  "that were touched so many bytes ago");
         if (count == HYP_AWAYS)
             return hyp_sexpr_fail(diag, file, form, HYP_ERR_LIMIT, "a profile has at most %d entries (away ...)", HYP_AWAYS);
-        out->aways[count++] = (hyp_away){numbers[0], numbers[1], numbers[2], numbers[3]};
+        out->aways[count++] = (hyp_away){numbers[0], numbers[1], numbers[2], numbers[3], numbers[form->count == 1 + MOST ? 4 : 3]};
         out->away_count = count; /* in place of those of the profile that this one is like */
+        out->layers_apart = form->count == 1 + MOST;
     }
     return HYP_OK;
 }

@@ -48,11 +48,11 @@ typedef struct hyp_speedup {
 } hyp_speedup;
 
 /* What a run that has gone over so many bytes since it last touched something takes more to touch it again: seconds for
- * each byte that is moved, and for a kernel whose program and list of operands it is; and, in all, seconds for each byte of
- * weights that is read. */
+ * each byte that is moved, for a kernel whose program and list of operands it is, and for one that is a layer, beside reading its
+ * weights; and, in all, seconds for each byte of weights that is read. */
 enum { HYP_AWAYS = 16 };
 typedef struct hyp_away {
-    double bytes, reading, moving, launch;
+    double bytes, reading, moving, launch, layer;
 } hyp_away;
 
 /* A device as the cost model sees it, from a text file (profiles/NAME.profile). */
@@ -72,6 +72,7 @@ typedef struct hyp_device_profile {
     double far_bytes_per_second; /* what was driven from all caches takes as much longer; 0 = no longer than near it */
     double far_launch_seconds;   /* and so does a kernel whose program and list of operands were */
     hyp_away aways[HYP_AWAYS];   /* by rising bytes; in place of the two, and of caches where weights are read */
+    bool layers_apart;           /* they say what layers take, and what those wait for weights is in no measurement's ratio */
     size_t away_count;
     double flops_f32, flops_tf32, flops_f16, flops_bf16, flops_f8, flops_f64; /* multiply and add count as two */
     double flops_i32; /* of products of whole numbers; 0: there are none but by elementwise arithmetic */

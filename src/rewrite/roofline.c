@@ -62,7 +62,7 @@ double hyp_price_outputs(const hyp_price *a)
  * nothing is away. */
 static hyp_away away(const hyp_device_profile *d, double since)
 {
-    hyp_away low = {d->aways[0].bytes / 2, d->aways[0].reading, 0, 0};
+    hyp_away low = {d->aways[0].bytes / 2, d->aways[0].reading, 0, 0, 0};
     for (size_t i = 0; i < d->away_count; i++) {
         hyp_away high = d->aways[i];
         if (high.bytes < since) {
@@ -71,7 +71,8 @@ static hyp_away away(const hyp_device_profile *d, double since)
         }
         double part = since <= low.bytes ? 0 : log(since / low.bytes) / log(high.bytes / low.bytes);
         return (hyp_away){since, low.reading + part * (high.reading - low.reading),
-                          low.moving + part * (high.moving - low.moving), low.launch + part * (high.launch - low.launch)};
+                          low.moving + part * (high.moving - low.moving), low.launch + part * (high.launch - low.launch),
+                          low.layer + part * (high.layer - low.layer)};
     }
     return low;
 }
@@ -135,6 +136,12 @@ static double reading(const hyp_price *a, double size, double round)
 
 double hyp_price_reading_weights(const hyp_price *a, double size) { return reading(a, size, 2 * size); }
 
+double hyp_price_waiting_weights(const hyp_price *a, double size)
+{
+    const hyp_device_profile *d = a->device;
+    return d->layers_apart ? size * fmax(0, away(d, 2 * size).reading - d->aways[0].reading) : 0;
+}
+
 /* How much longer it takes in a run, which goes over all constants of the model before it comes back to these. */
 static double far_weights(const hyp_price *a)
 {
@@ -146,6 +153,27 @@ static double far_weights(const hyp_price *a)
         if (2 * size < round) more += reading(a, size, round) - hyp_price_reading_weights(a, size);
     }
     return more;
+}
+
+/* How much longer than where it was measured the kernel takes for its own sake: a layer, which has to begin to read, for each
+ * matrix of weights. */
+static double far_kernel(const hyp_price *a)
+{
+    const hyp_cost_query *q = a->q;
+    const hyp_device_profile *d = a->device;
+    uint32_t matrices = 0;
+    switch (q->op) {
+    case HYP_OP_linear:
+    case HYP_OP_fused_linear:
+    case HYP_OP_fused_linear_add:
+    case HYP_OP_fused_mlp:
+    case HYP_OP_matmul:
+        for (uint32_t i = 0; i < q->input_count; i++)
+            matrices += q->inputs[i] && q->inputs[i]->rank == 2 && q->input_const && q->input_const[i];
+        break;
+    default: break;
+    }
+    return matrices > 0 && d->layers_apart ? matrices * away(d, a->line->round).layer : far_launch(a->line);
 }
 
 double hyp_price_computing(const hyp_price *a, double flops, hyp_dtype t)
@@ -470,6 +498,12 @@ double hyp_price_kernel(const hyp_price *a)
     return one_pass(a) * of_shape * copied;
 }
 
+double hyp_roofline_waiting(const hyp_cost_query *query, const hyp_roofline *roofline)
+{
+    const hyp_price a = {query, roofline, &roofline->profile, NULL};
+    return query->op == HYP_OP_linear ? hyp_price_linear_waiting(&a) : 0;
+}
+
 double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
 {
     const hyp_roofline *line = roofline;
@@ -482,7 +516,7 @@ double hyp_roofline_cost(const hyp_cost_query *query, void *roofline)
         seconds = fmin(seconds, hyp_price_kernel(&a)); /* a kernel that is too short for them runs on fewer */
     }
     if (seconds <= VIEW_SECONDS || seconds >= HYP_COST_UNSUPPORTED) return seconds;
-    return seconds + far_weights(&a) + (query->joined ? 0 : far_launch(line));
+    return seconds + far_weights(&a) + (query->joined ? 0 : far_kernel(&a));
 }
 
 /* Bytes that it moves: of what others are copied from, those that are taken. */

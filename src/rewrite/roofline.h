@@ -28,6 +28,8 @@ double hyp_price_away(const hyp_price *a, double traffic, double working_set);
 double hyp_price_computing(const hyp_price *a, double flops, hyp_dtype t);
 /* Reading the weights of a kernel as it was measured, beside another one like it. */
 double hyp_price_reading_weights(const hyp_price *a, double size);
+/* The part of that which is waiting for what is in no near cache. */
+double hyp_price_waiting_weights(const hyp_price *a, double size);
 /* A kernel of its own that goes once over so many elements of this weight, and moves `traffic` bytes; the arithmetic of an
  * operator on so many elements alone; the kernel of a whole question. */
 double hyp_price_pass(const hyp_price *a, double count, double traffic, double weight);
@@ -50,6 +52,8 @@ double hyp_price_attention_gradient(const hyp_price *a);
 /* ---- roofline_products.c: seconds ------------------------------------------------------------------------------ */
 
 double hyp_price_linear(const hyp_price *a);
+/* What of it is waiting for weights, which takes as long in any kernel: measurements say nothing of that part. */
+double hyp_price_linear_waiting(const hyp_price *a);
 double hyp_price_mlp(const hyp_price *a);
 double hyp_price_matmul(const hyp_price *a);
 double hyp_price_linear_gradient(const hyp_price *a);

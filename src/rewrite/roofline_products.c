@@ -50,15 +50,36 @@ static double misaligned(const hyp_price *a, hyp_dtype t, double seconds, const 
 }
 
 /* One product x[m k] w[n k]^T + b without its launch: `moved` bytes of x and y in memory, `hidden` bytes of them in
- * the cache. */
-static double product(const hyp_price *a, const hyp_type *w, const hyp_type *b, double m, double moved, double hidden)
+ * the cache. *out_waiting is the part of it that is waiting for weights, where that does not hide behind computing. */
+static double product(const hyp_price *a, const hyp_type *w, const hyp_type *b, double m, double moved, double hidden,
+                      double *out_waiting)
 {
     double weights = hyp_price_bytes(a, w) + hyp_price_bytes(a, b), n = hyp_price_size(a, w->dims[0]),
            k = hyp_price_size(a, w->dims[1]);
     double seconds = hyp_price_computing(a, 2 * m * n * k, w->dtype);
     seconds += misaligned(a, w->dtype, seconds, (const double[]){k, k, n}, (const double[]){m * k, n * k, m * n});
-    return fmax(seconds, hyp_price_reading_weights(a, weights) + hyp_price_moving(a, moved, weights + moved) +
-                             hidden / a->device->cache_bytes_per_second);
+    double memory = hyp_price_reading_weights(a, weights) + hyp_price_moving(a, moved, weights + moved) +
+                    hidden / a->device->cache_bytes_per_second;
+    *out_waiting = fmax(0, memory - fmax(seconds, memory - hyp_price_waiting_weights(a, weights)));
+    return fmax(seconds, memory);
+}
+
+/* A layer by itself, without what it has beside its product. */
+static double layer(const hyp_price *a, double *out_m, double *out_waiting)
+{
+    const hyp_cost_query *q = a->q;
+    const hyp_type *w = q->inputs[0], *x = q->inputs[q->input_count - 1], *y = &q->outputs[0];
+    double n = hyp_price_size(a, w->dims[0]);
+    *out_m = n > 0 ? hyp_price_elements(a, y) / n : 0;
+    return a->device->launch_seconds +
+           product(a, w, q->inputs[1], *out_m, hyp_price_bytes(a, x) + hyp_price_bytes(a, y), 0, out_waiting);
+}
+
+double hyp_price_linear_waiting(const hyp_price *a)
+{
+    double m, waiting;
+    layer(a, &m, &waiting);
+    return waiting;
 }
 
 double hyp_price_linear(const hyp_price *a)
@@ -66,11 +87,10 @@ double hyp_price_linear(const hyp_price *a)
     const hyp_cost_query *q = a->q;
     const hyp_attr *attrs = q->op == HYP_OP_quantized_linear ? q->attrs + 2 : q->attrs; /* act, add */
     bool adds = q->op == HYP_OP_fused_linear_add || (q->op == HYP_OP_quantized_linear && q->inputs[2]);
-    const hyp_type *w = q->inputs[0], *x = q->inputs[q->input_count - 1], *y = &q->outputs[0];
-    double count = hyp_price_elements(a, y), n = hyp_price_size(a, w->dims[0]), m = n > 0 ? count / n : 0;
-    double seconds =
-        a->device->launch_seconds + product(a, w, q->inputs[1], m, hyp_price_bytes(a, x) + hyp_price_bytes(a, y), 0);
-    seconds *= hyp_price_ratio(a, HYP_OP_linear, w->dtype, (const double[]){m, n, hyp_price_size(a, w->dims[1])});
+    const hyp_type *w = q->inputs[0], *y = &q->outputs[0];
+    double count = hyp_price_elements(a, y), m, waiting, seconds = layer(a, &m, &waiting);
+    const double shape[] = {m, hyp_price_size(a, w->dims[0]), hyp_price_size(a, w->dims[1])};
+    seconds = (seconds - waiting) * hyp_price_ratio(a, HYP_OP_linear, w->dtype, shape) + waiting;
     if (q->op != HYP_OP_linear) seconds += activation(a, attrs[0].sym, count, y->dtype, a->device->launch_seconds);
     if (adds) seconds += sum(a, attrs[1].sym, q->inputs[2], count);
     return seconds;
@@ -94,8 +114,9 @@ double hyp_price_mlp(const hyp_price *a)
         bool first = i == 0, last = i + 1 == layers;
         double hidden = one ? (first ? 0 : in) + (last ? 0 : out) : 0;
         double launch = !one ? a->device->next_launch_seconds : first ? a->device->launch_seconds : 0;
-        seconds += (launch + product(a, w, b, m, in + out - hidden, hidden)) *
-                   hyp_price_ratio(a, HYP_OP_linear, w->dtype, (const double[]){m, n, hyp_price_size(a, w->dims[1])});
+        double waiting, all = launch + product(a, w, b, m, in + out - hidden, hidden, &waiting);
+        const double shape[] = {m, n, hyp_price_size(a, w->dims[1])};
+        seconds += (all - waiting) * hyp_price_ratio(a, HYP_OP_linear, w->dtype, shape) + waiting;
         seconds += activation(a, q->attrs[0].syms[i], m * n, y->dtype, a->device->launch_seconds);
         in = out;
     }

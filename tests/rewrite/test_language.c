@@ -250,9 +250,11 @@ static void mistakes_in_measurements_are_named_with_their_place(void **state)
         {"(measured reduce-mean 64 f32 1e-6)", ":1: (measured reduce-mean ELEMENTS ROW [BETWEEN] TYPE SECONDS) is wanted"},
         {"(measured layer-norm 64 8 1 f32 1e-6)", ":1: (measured layer-norm ELEMENTS ROW TYPE SECONDS) is wanted"},
         {"(measured max-pool 64 9 f32 1e-6) (measured max-pool 64 9 f32 2e-6)", ":35: this was measured twice"},
-        {"(away 1 2 3)", ":1: (away BYTES READING MOVING LAUNCH) is wanted, with more bytes than before"},
-        {"(away 1 2 3 -4)", ":1: (away BYTES READING MOVING LAUNCH) is wanted"},
-        {"(away 2 0 0 0) (away 2 0 0 0)", ":16: (away BYTES READING MOVING LAUNCH) is wanted, with more bytes"},
+        {"(away 1 2 3)", ":1: (away BYTES READING MOVING LAUNCH LAYER) is wanted, with more bytes than before"},
+        {"(away 1 2 3 4 5 6)", ":1: (away BYTES READING MOVING LAUNCH LAYER) is wanted"},
+        {"(away 1 2 3 4 -5)", ":1: (away BYTES READING MOVING LAUNCH LAYER) is wanted"},
+        {"(away 1 2 3 -4)", ":1: (away BYTES READING MOVING LAUNCH LAYER) is wanted"},
+        {"(away 2 0 0 0) (away 2 0 0 0)", ":16: (away BYTES READING MOVING LAUNCH LAYER) is wanted, with more bytes"},
         {"(measured gelu 1 2 f32 1e-6)", ":1: (measured gelu ELEMENTS TYPE SECONDS) is wanted"},
         {"(measured attention 1 2 3 f32 1e-6)",
          ":1: (measured attention BATCH ROWS KEYS WIDTH TYPE SECONDS) is wanted"},
@@ -821,6 +823,32 @@ static void what_is_away_takes_longer_by_how_much_lies_between(void **state)
     hyp_arena_dispose(&arena);
 }
 
+/* A layer begins to read in another time than a kernel begins, and what it waits for weights is not multiplied by what was
+ * measured. */
+static void layers_wait_for_weights_beside_what_was_measured(void **state)
+{
+    (void)state;
+    enum { N = 128, LARGE = 1024 };
+    const double weights = 4.0 * N * N, bytes = 4.0 * LARGE * LARGE, took = 2e-3;
+    hyp_arena arena = {0};
+#define AWAY "(away 1000000 1e-10 0 1e-6 2e-6) (away 16000000 5e-10 0 9e-6 6e-6)"
+    hyp_roofline plain = measured_line(&arena, AWAY),
+                 line = measured_line(&arena, AWAY "(measured linear 1 1024 1024 f32 2e-3)");
+#undef AWAY
+    double alone = cost(&plain, HYP_OP_linear, 1, N, N, "none"), relu = cost(&plain, HYP_OP_relu, 1, N, 0, "none");
+    double one = cost(&plain, HYP_OP_linear, 1, LARGE, LARGE, "none");
+    double four = cost(&plain, HYP_OP_linear, 1, 4 * LARGE, LARGE, "none");
+    plain.round = 4e6;
+    assert_true(fabs((cost(&plain, HYP_OP_linear, 1, N, N, "none") - alone) / (4e-6 + weights * 2e-10) - 1) < 1e-9);
+    assert_true(fabs((cost(&plain, HYP_OP_relu, 1, N, 0, "none") - relu) / 5e-6 - 1) < 1e-9);
+    assert_true(fabs(cost(&line, HYP_OP_linear, 1, LARGE, LARGE, "none") / took - 1) < 0.01); /* but for biases */
+    double waiting = bytes * 4e-10 * log(2 * bytes / 1e6) / log(16), of_four = 4 * bytes * 4e-10;
+    double expected = of_four + (four - of_four) * (took - waiting) / (one - waiting);
+    assert_true(fabs(cost(&line, HYP_OP_linear, 1, 4 * LARGE, LARGE, "none") / expected - 1) < 0.01);
+    assert_true(expected < 0.98 * four * took / one);
+    hyp_arena_dispose(&arena);
+}
+
 /* A kernel finds what it touched in the run before as far as it is long, with no step where a cache ends. */
 static void what_a_kernel_goes_over_is_as_far_as_that(void **state)
 {
@@ -1010,6 +1038,7 @@ int main(void)
         cmocka_unit_test(between_measurements_the_ratio_is_between_theirs),
         cmocka_unit_test(shares_are_those_that_were_measured),
         cmocka_unit_test(what_is_away_takes_longer_by_how_much_lies_between),
+        cmocka_unit_test(layers_wait_for_weights_beside_what_was_measured),
         cmocka_unit_test(windows_that_go_on_by_two_are_priced_as_such),
         cmocka_unit_test(means_are_priced_by_the_axes_that_they_are_over),
     };
