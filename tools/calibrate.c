@@ -264,7 +264,7 @@ static int time_away(calibration *c, const calibration_kernel *k, double bytes, 
  * is more. */
 static int measure_away(calibration *c, int64_t tiny, results *r)
 {
-    const int64_t count = (int64_t)(r->cache_bytes / 64) / (12 * 256) * (12 * 256);
+    const int64_t parts = (int64_t)(r->cache_bytes / 64) / (12 * 256), count = (parts > 1 ? parts : 1) * 12 * 256;
     const struct {
         calibration_kernel kernel;
         int tensors; /* of so many elements that it reads and writes */
