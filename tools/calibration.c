@@ -227,7 +227,7 @@ static void make_linear(const making *m, int layers)
     int64_t n = m->s[1], inner = m->s[2];
     add_input(m, "x", 2, (int64_t[]){m->s[0], inner});
     for (int i = 0; i < layers; i++) {
-        char w[8], b[8], y[8], mean[8];
+        char w[16], b[16], y[16], mean[16];
         snprintf(w, sizeof w, "w%d", i);
         snprintf(b, sizeof b, "b%d", i);
         snprintf(y, sizeof y, "y%d", i);
