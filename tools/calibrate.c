@@ -584,7 +584,7 @@ int calibrate(const char *path, const measure_options *o, const cli_args *args)
     if (code == CLI_OK) code = c.gpu ? measure_gpu(&c, &r) : measure_core(&c, &r);
     if (code == CLI_OK && !c.gpu) code = measure_speedups(&c, threads, &r);
     if (code == CLI_OK) code = measure_kernels(&c, &r);
-    agree_on_reading(&c, &r);
+    if (code == CLI_OK) agree_on_reading(&c, &r);
     terminal_work_end();
     cli_list_free(&c.normal);
     if (code == CLI_OK) code = write_profile(path, &c, &r);

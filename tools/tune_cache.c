@@ -222,11 +222,13 @@ static void lock(FILE *file, const char *path, const char *tool)
 {
     enum { MOMENTS = 20 };
     const struct timespec moment = {.tv_nsec = 50000000};
-    for (int i = 0; flock(fileno(file), LOCK_EX | LOCK_NB) != 0; i++) {
-        if (errno != EWOULDBLOCK) return; /* some file systems have no locks */
-        if (i == MOMENTS) cli_error(tool, "%s: another process is writing to it; this one waits for that", path);
+    for (int i = 0; i < MOMENTS; i++) {
+        /* Some file systems have no locks. */
+        if (flock(fileno(file), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
         nanosleep(&moment, NULL);
     }
+    cli_error(tool, "%s: another process is writing to it; this one waits for that", path);
+    flock(fileno(file), LOCK_EX);
 }
 
 static FILE *open_to_extend(const char *path, const char *tool)

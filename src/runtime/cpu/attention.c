@@ -10,7 +10,6 @@
 #include "runtime/cpu/panels.h"
 
 enum { Q, K, V, Y, MASK, MORE_K, MORE_V, OPERANDS };
-enum { LINE = 16 /* floats, of a cache line and of the widest vector */ };
 
 typedef struct operand {
     uint32_t tensor;
@@ -28,8 +27,6 @@ typedef struct attention {
     int64_t panels_v, q, scores, y, floats; /* where these begin in the work space of a thread, behind the panels of k; its size */
     float bias[];                           /* of scores and of results: zeros */
 } attention;
-
-static int64_t whole_lines(int64_t n) { return (n + LINE - 1) / LINE * LINE; }
 
 /* ---- running ------------------------------------------------------------------------------------------------- */
 
@@ -89,7 +86,7 @@ static void attend(const attention_run *r, const hyp_walk *walk, int64_t first, 
     const attention *s = r->s;
     const hyp_cpu_kernels *kernels = r->run->kernels;
     const hyp_block_instr nothing = {.op = HYP_PLAN__POINTWISE__OP__CAST, .to = HYP_F32};
-    const int64_t stride = whole_lines(s->keys);
+    const int64_t stride = hyp_panels_lines(s->keys);
     const hyp_mlp_layer by_keys = {
         .n = hyp_panels_vectors(kernels, s->keys), .k = s->width, .weights = work, .bias = s->bias, .act = nothing};
     const hyp_mlp_layer by_columns = {
@@ -162,16 +159,16 @@ static void read_operands(const HypPlan__Attention *k, const int64_t *values, at
 static bool lay_out(attention *s)
 {
     const int64_t most = INT64_MAX / 16 / HYP_MLP_ROWS; /* far from overflow, as sums of a few such products */
-    int64_t keys = whole_lines(s->keys), columns = whole_lines(s->columns), of_k, of_v, of_rows;
+    int64_t keys = hyp_panels_lines(s->keys), columns = hyp_panels_lines(s->columns), of_k, of_v, of_rows;
     if (!hyp_mul_i64(keys, s->width, &of_k) || !hyp_mul_i64(columns, s->keys, &of_v) || of_k > most || of_v > most ||
         s->width > most || keys > most)
         return false;
     s->panels_v = of_k;
     s->q = s->panels_v + of_v;
-    s->scores = whole_lines(s->q + s->block * s->width);
+    s->scores = hyp_panels_lines(s->q + s->block * s->width);
     of_rows = s->block * (keys + columns);
     s->y = s->scores + s->block * keys;
-    s->floats = whole_lines(s->scores + of_rows);
+    s->floats = hyp_panels_lines(s->scores + of_rows);
     return true;
 }
 
@@ -181,7 +178,7 @@ hyp_status hyp_cpu_prepare_attention(hyp_cpu_model *model, const int64_t *values
     const int64_t keys = values[k->keys], columns = values[k->columns], rows = values[k->rows];
     size_t floats, bytes;
     if (rows < 1 || keys < 1 || columns < 1 || values[k->width] < 1) return HYP_OK;
-    floats = (size_t)(keys > columns ? keys : columns) + LINE;
+    floats = (size_t)(keys > columns ? keys : columns) + HYP_PANELS_LINE;
     if (floats > SIZE_MAX / 2 / sizeof(float)) return HYP_OK;
     attention *s = hyp_calloc(1, sizeof *s + floats * sizeof(float));
     if (!s) return hyp_fail_memory(diag, floats * sizeof(float));

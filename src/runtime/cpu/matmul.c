@@ -6,7 +6,6 @@
 #include "runtime/cpu/panels.h"
 
 enum { A, B };
-enum { LINE = 16 /* floats, of a cache line and of the widest vector */ };
 
 typedef struct matmul {
     hyp_walk walk; /* over the batch: lanes A and B */
@@ -24,8 +23,6 @@ typedef struct matmul_run {
     const float *a, *b;
     float *y;
 } matmul_run;
-
-static int64_t whole_lines(int64_t n) { return (n + LINE - 1) / LINE * LINE; }
 
 static void pack_matrix(const matmul_run *r, const hyp_walk *walk, float *panels)
 {
@@ -88,11 +85,11 @@ static hyp_status run_matmul(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_d
 static bool lay_out(matmul *s)
 {
     const int64_t most = INT64_MAX / 16 / HYP_MLP_ROWS; /* far from overflow, as sums of a few such products */
-    int64_t columns = whole_lines(s->n), panels;
+    int64_t columns = hyp_panels_lines(s->n), panels;
     if (s->n > most || s->k > most || !hyp_mul_i64(columns, s->k, &panels) || panels > most) return false;
     s->rows = panels;
-    s->sums = whole_lines(s->rows + (s->trans_a ? s->block * s->k : 0));
-    s->floats = whole_lines(s->sums + (s->alpha == 1 ? 0 : s->block * s->n));
+    s->sums = hyp_panels_lines(s->rows + (s->trans_a ? s->block * s->k : 0));
+    s->floats = hyp_panels_lines(s->sums + (s->alpha == 1 ? 0 : s->block * s->n));
     return true;
 }
 
@@ -102,7 +99,7 @@ hyp_status hyp_cpu_prepare_matmul(hyp_cpu_model *model, const int64_t *values, h
     const int64_t m = values[k->m], n = values[k->n];
     size_t floats, bytes;
     if (m < 1 || n < 1 || values[k->k] < 1) return HYP_OK;
-    floats = (size_t)n + LINE;
+    floats = (size_t)n + HYP_PANELS_LINE;
     if (floats > SIZE_MAX / 2 / sizeof(float)) return HYP_OK;
     matmul *s = hyp_calloc(1, sizeof *s + floats * sizeof(float));
     if (!s) return hyp_fail_memory(diag, floats * sizeof(float));

@@ -18,6 +18,14 @@ void hyp_panels_clear_rest(const hyp_cpu_kernels *kernels, int64_t n, int64_t k,
 void hyp_panels_multiply(const hyp_cpu_kernels *kernels, const hyp_mlp_layer *layer, int64_t rows, const float *x,
                          int64_t x_stride, float *y, int64_t y_stride);
 
+enum { HYP_PANELS_LINE = 16 /* floats, of a cache line and of the widest vector */ };
+
+/* n floats up to whole lines. */
+static inline int64_t hyp_panels_lines(int64_t n)
+{
+    return (n + HYP_PANELS_LINE - 1) / HYP_PANELS_LINE * HYP_PANELS_LINE;
+}
+
 /* n up to whole vectors. */
 static inline int64_t hyp_panels_vectors(const hyp_cpu_kernels *kernels, int64_t n)
 {
