@@ -344,7 +344,7 @@ static void check_mlp(const hyp_cpu_kernels *k, int64_t m, adding adds)
         }
         bool last = l + 1 == LAYERS;
         HypPlan__Act act = last && m % 2 ? HYP_PLAN__ACT__ACT_TANH : HYP_PLAN__ACT__ACT_RELU;
-        layers[l] = (hyp_mlp_layer){n, depth, packed, bias, {.op = hyp_plan_act_op(act), .to = HYP_F32}};
+        layers[l] = (hyp_mlp_layer){n, depth, packed, bias, {.op = hyp_plan_act_op(act), .to = HYP_F32}, l % 2 == 1};
         double *next = calloc((size_t)m * (size_t)n, sizeof *next);
         for (int64_t i = 0; i < m; i++)
             for (int64_t j = 0; j < n; j++) {

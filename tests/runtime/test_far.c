@@ -1,6 +1,6 @@
 /* Results of long pointwise steps on the CPU: by one thread and several, by blocks of all lengths, and those that are so
- * large that they are written past the caches, from the beginning of a line of the cache or not. Judged by small integers,
- * which are exact. */
+ * large that they are written past the caches, from the beginning of a line of the cache or not. And layers whose weights
+ * are so many that they are asked for ahead. Judged by small integers, which are exact. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -123,9 +123,65 @@ static void blocks_of_any_length_are_right(void **state)
     }
 }
 
+static void run_far(const char *path, int32_t threads, const hyp_tensor *x, hyp_tensor *y)
+{
+    const hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CPU, .threads = threads};
+    hyp_engine *engine;
+    hyp_context *context;
+    assert_ok(hyp_engine_load_file(path, &options, &engine, diag));
+    assert_ok(hyp_context_create(engine, NULL, &context, diag));
+    assert_ok(hyp_context_run(context, x, 1, y, 1, diag));
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+}
+
+/* y = x w with w[j][i] = a(j) b(i), so that what is wanted takes no product: by one row, fewer rows than a tile has, tiles of
+ * all sizes, more rows than go together, and by columns that do not fill a panel. */
+static void layers_with_far_weights_are_right(void **state)
+{
+    (void)state;
+    enum { K = 1025, N = 1031, MOST = 140 };
+    static const int64_t rows[] = {1, 2, 5, 7, 8, 49, 64, 67, MOST};
+    char path[PB_PATH];
+    static plan_builder b;
+    float *w = malloc(sizeof(float[N][K])), *x = malloc(sizeof(float[MOST][K])), *y = malloc(sizeof(float[MOST][N]));
+    assert_true(w && x && y);
+    for (int64_t j = 0; j < N; j++)
+        for (int64_t i = 0; i < K; i++) w[j * K + i] = (float)((j % 5 - 2) * (i % 7 - 3));
+    for (int64_t i = 0; i < (int64_t)MOST * K; i++) x[i] = (float)(i % 11 - 5);
+    for (size_t l = 0; l < sizeof rows / sizeof *rows; l++) {
+        pb_init(&b);
+        uint32_t m = pb_const(&b, rows[l]);
+        uint32_t in = pb_input(&b, "x", HYP_F32, 2, (uint32_t[]){m, pb_const(&b, K)}),
+                 out = pb_output(&b, "y", HYP_F32, 2, (uint32_t[]){m, pb_const(&b, N)});
+        uint32_t weight = pb_weight(&b, HYP_F32, 2, (int64_t[]){N, K}, w);
+        pb_layer(&b, pb_linear(&b, in, out, m), N, K, weight, PB_NONE, HYP_PLAN__ACT__ACT_NONE, PB_NONE);
+        hyp_tensor from = tensor_of("x", HYP_F32, x, 2, (int64_t[]){rows[l], K}),
+                   to = tensor_of("y", HYP_F32, y, 2, (int64_t[]){rows[l], N});
+        pb_write(&b, path);
+        for (int32_t threads = 1; threads < 4; threads += 2) {
+            memset(y, 0xff, sizeof(float[MOST][N]));
+            run_far(path, threads, &from, &to);
+            for (int64_t r = 0; r < rows[l]; r++) {
+                float sum = 0;
+                for (int64_t i = 0; i < K; i++) sum += x[r * K + i] * (float)(i % 7 - 3);
+                for (int64_t j = 0; j < N; j++)
+                    if (y[r * N + j] != sum * (float)(j % 5 - 2))
+                        fail_msg("%lld rows, %d threads: y[%lld][%lld] is %g, wanted %g", (long long)rows[l], (int)threads,
+                                 (long long)r, (long long)j, (double)y[r * N + j], (double)(sum * (float)(j % 5 - 2)));
+            }
+        }
+        pb_remove(&b, path);
+    }
+    free(w);
+    free(x);
+    free(y);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(results_beyond_the_caches),
-                                       cmocka_unit_test(blocks_of_any_length_are_right)};
+                                       cmocka_unit_test(blocks_of_any_length_are_right),
+                                       cmocka_unit_test(layers_with_far_weights_are_right)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -150,6 +150,7 @@ static hyp_mlp *pack_mlp(const hyp_cpu_model *model, const HypPlan__Linear *s)
             return NULL;
         }
         layers[l] = (hyp_mlp_layer){.n = n, .k = k, .bias = at, .weights = shared ? shared : at + room};
+        layers[l].far = n * k >= HYP_FAR_WEIGHTS;
         layers[l].act = (hyp_block_instr){.op = hyp_plan_act_op(layer->act), .to = HYP_F32};
         for (int64_t j = 0; j < room; j++) at[j] = j < n ? bias_at(model, layer, j) : 0;
         at += room;
@@ -174,7 +175,7 @@ hyp_mlp *hyp_cpu_pack_layers(const hyp_cpu_kernels *kernels, size_t count, const
     hyp_mlp_layer *layers = (hyp_mlp_layer *)(mlp + 1);
     float *at = mlp->block;
     for (size_t l = 0; l < count; l++, at += room * ((size_t)k + 1)) {
-        layers[l] = (hyp_mlp_layer){.n = n, .k = k, .bias = at, .weights = at + room};
+        layers[l] = (hyp_mlp_layer){.n = n, .k = k, .bias = at, .weights = at + room, .far = floats >= HYP_FAR_WEIGHTS};
         layers[l].act = act ? *act : (hyp_block_instr){.op = HYP_PLAN__POINTWISE__OP__CAST, .to = HYP_F32};
         for (size_t j = 0; j < room; j++) at[j] = bias && (int64_t)j < n ? bias[j] : 0;
         hyp_cpu_pack_panels(kernels, w + l * (size_t)n * (size_t)k, 1, n, n, k, at + room);

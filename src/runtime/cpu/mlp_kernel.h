@@ -16,9 +16,14 @@
 /* Sums enough to hide the latency of the multiply-adds, and the panels that hold so many: one row goes through these side by
  * side. */
 enum { SUMS = 8, BLOCK_PANELS = SUMS / HYP_PANEL };
-enum { LINE = 16, AHEAD = 1024 }; /* floats of a cache line, and from a load to what is asked for with it */
+enum { AHEAD = 1024 }; /* floats from a load to what is asked for with it */
 
 enum { TILE_ROWS = 6 }; /* at most */
+
+/* Far weights lie in memory: the tile that reads a panel first would wait for them, as multiplying by a line takes less
+ * time. So each tile of a panel asks for its share of the panel behind. Such a layer by itself takes more rows at a time, too,
+ * so that its weights are read less often. Not measured with the panels of AVX-512. */
+enum { FAR = HYP_PANEL == 2, FAR_ROWS = 11 * TILE_ROWS };
 
 /* One layer of a tile's work. */
 typedef struct tile_args {
@@ -31,6 +36,8 @@ typedef struct tile_args {
     int64_t y_stride;
     int64_t columns; /* results to store in each row: more than (V - 1) * W, at most V * W */
     bool relu;       /* follows in registers */
+    const char *next;  /* what it asks for of the panel behind; NULL: its own weights, further along */
+    int64_t next_step; /* bytes from one number of a row to the next */
 } tile_args;
 
 /* Only the last vector of a row can stick out beyond the columns. */
@@ -62,12 +69,14 @@ INLINE void store_results(const tile_args *t, const vf *acc, const int R, const 
     }
 }
 
-/* acc[r][v] += x[r][i] * w[v]: one step of k. Several rows take so long for a line of weights that the processor sees too
- * few of the loads that follow: these are asked for ahead. */
-INLINE void multiply(vf *acc, const float *w, const float *const *x, int64_t i, const int R, const int V)
+/* acc[r][v] += x[r][i] * w[v]: one step of k. Several rows take so long for a line of weights that the processor sees
+ * too few of the loads that follow: what lies at `ahead` is asked for. */
+INLINE void multiply(vf *acc, const float *w, const float *const *x, int64_t i, const char *ahead, const int R,
+                     const int V)
 {
+    enum { LINE = 64 };
     vf wv[HYP_PANEL];
-    for (int j = 0; R > 1 && j < V * W; j += LINE) __builtin_prefetch(w + AHEAD + j);
+    for (int j = 0; R > 1 && j < V * HYP_VEC_BYTES; j += LINE) __builtin_prefetch(ahead + j);
     UNROLL
     for (int v = 0; v < V; v++) wv[v] = load(w + v * W);
     UNROLL
@@ -91,33 +100,49 @@ INLINE void finish_tile(const tile_args *t, vf *acc, const int R, const int V)
     store_results(t, acc, R, V);
 }
 
-/* acc += a run of k floats from i on in each row, by the weights from w on; gives those that follow. */
-INLINE const float *multiply_run(vf *acc, const float *w, const float *const *x, int64_t i, int64_t k, const int R,
-                                 const int V, const int U)
+/* What a tile asks for of the next panel: lines from `at` on, and how many bytes further with each number of a row. */
+typedef struct asked {
+    const char *at;
+    int64_t step;
+} asked;
+
+/* acc += a run of k floats from i on in each row, by the weights from w on; gives those that follow. Where `next` is NULL, as
+ * is known at compile time, what is asked for are these weights themselves. */
+INLINE const float *multiply_run(vf *acc, const float *w, const float *const *x, int64_t i, int64_t k, asked *next,
+                                 const int R, const int V, const int U)
 {
     int64_t end = i + k;
     for (; U > 1 && i + U <= end; i += U, w += U * V * W) {
         UNROLL
-        for (int u = 0; u < U; u++) multiply(acc + u * R * V, w + u * V * W, x, i + u, R, V);
+        for (int u = 0; u < U; u++) {
+            const float *wu = w + u * V * W;
+            multiply(acc + u * R * V, wu, x, i + u, next ? next->at : (const char *)(wu + AHEAD), R, V);
+            if (next) next->at += next->step;
+        }
     }
-    for (; i < end; i++, w += V * W) multiply(acc, w, x, i, R, V);
+    for (; i < end; i++, w += V * W) {
+        multiply(acc, w, x, i, next ? next->at : (const char *)(w + AHEAD), R, V);
+        if (next) next->at += next->step;
+    }
     return w;
 }
 
-/* R, V and U are constants at every call, so the loops over them unroll and acc lives in registers. */
-INLINE void tile(const tile_args *t, const int R, const int V, const int U)
+/* R, V, U and `far` are constants at every call, so the loops over them unroll and acc lives in registers. */
+INLINE void tile(const tile_args *t, const int R, const int V, const int U, const bool far)
 {
     vf acc[SUMS > TILE_ROWS * HYP_PANEL ? SUMS : TILE_ROWS * HYP_PANEL];
     const float *x[TILE_ROWS], *w = t->w;
+    asked of_next = {t->next, t->next_step}, *next = far ? &of_next : NULL;
     UNROLL
     for (int r = 0; r < R; r++) x[r] = t->x + t->at[r];
     UNROLL
     for (int j = 0; j < U * R * V; j++) acc[j] = (vf){0};
     if (R == TILE_ROWS && t->rows == 1 && t->runs == 1) { /* without the loops around: rows of a few numbers feel them */
-        multiply_run(acc, w, x, t->begin, t->k, R, V, U);
+        multiply_run(acc, w, x, t->begin, t->k, next, R, V, U);
     } else {
         for (int64_t row = 0, from = t->begin; row < t->rows; row++, from += t->apart)
-            for (int64_t run = 0; run < t->runs; run++) w = multiply_run(acc, w, x, from + run * t->gap, t->k, R, V, U);
+            for (int64_t run = 0; run < t->runs; run++)
+                w = multiply_run(acc, w, x, from + run * t->gap, t->k, next, R, V, U);
     }
     UNROLL
     for (int j = R * V; j < U * R * V; j++) acc[j % (R * V)] += acc[j];
@@ -136,13 +161,13 @@ static __attribute__((noinline)) void tile_block(const tile_args *t)
     for (int64_t i = 0; i < t->k; i++, w += HYP_PANEL * W) {
         UNROLL
         for (int p = 0; p < BLOCK_PANELS; p++)
-            multiply(acc + p * HYP_PANEL, w + p * apart, &t->x, i, 1, HYP_PANEL);
+            multiply(acc + p * HYP_PANEL, w + p * apart, &t->x, i, NULL, 1, HYP_PANEL);
     }
     finish_tile(t, acc, 1, V);
 }
 
 #define TILE(R, V, U)                                                                                                  \
-    static __attribute__((noinline)) void tile_##R##_##V(const tile_args *t) { tile(t, R, V, U); }
+    static __attribute__((noinline)) void tile_##R##_##V(const tile_args *t) { tile(t, R, V, U, false); }
 TILE(1, 1, 8)
 TILE(1, 2, 4)
 TILE(2, 1, 4)
@@ -176,6 +201,10 @@ TILE(6, 4, 1)
 #endif
 
 typedef void (*tile_function)(const tile_args *);
+#if HYP_PANEL == 2
+static __attribute__((noinline)) void far_tile_4(const tile_args *t) { tile(t, 4, HYP_PANEL, 1, true); }
+static __attribute__((noinline)) void far_tile_6(const tile_args *t) { tile(t, 6, HYP_PANEL, 1, true); }
+#endif
 static const tile_function tiles[TILE_ROWS + 1][HYP_PANEL] = {
     [1] = TILES(1), [2] = TILES(2), [3] = TILES(3), [4] = TILES(4), [6] = TILES(6)};
 
@@ -225,7 +254,19 @@ INLINE void run_tile(tile_args *t, tile_function run, int64_t row, const float *
 {
     t->y = y + row * t->y_stride;
     t->added = added ? added + row * t->y_stride : NULL;
+#if HYP_PANEL == 2
+    if (t->next) run = run == tile_6_2 ? far_tile_6 : run == tile_4_2 ? far_tile_4 : run;
+#endif
     run(t);
+    if (t->next) t->next += t->k * t->rows * t->runs * t->next_step;
+}
+
+/* For the tiles of a panel of so many vectors, which have so many rows together. */
+INLINE void ask_ahead(tile_args *t, const hyp_mlp_layer *layer, int64_t vectors, int64_t rows)
+{
+    int64_t count = (rows + TILE_ROWS - 1) / TILE_ROWS;
+    t->next = FAR && layer->far && count > 1 ? (const char *)(t->w + layer->k * vectors * W) : NULL;
+    t->next_step = (vectors * HYP_VEC_BYTES + count - 1) / count;
 }
 
 INLINE void place_rows(int64_t *at, int64_t x_stride)
@@ -304,6 +345,7 @@ static void run_panels(const hyp_mlp_layer *layer, int64_t rows, const float *x,
             column += BLOCK;
             continue;
         }
+        ask_ahead(&t, layer, vectors, rows);
         run_rows(&t, vectors, rows, x, x_stride, added ? added + column : NULL, y + column);
         column += HYP_PANEL * W;
     }
@@ -353,6 +395,7 @@ static void run_windows(const hyp_mlp_layer *layer, const hyp_windows *g, const 
     for (int64_t column = start; column < stop; column += HYP_PANEL * W) {
         int64_t vectors = take_panel(&t, layer, column);
         const float *weights = t.w;
+        ask_ahead(&t, layer, vectors, g->lines * g->places);
         for (int64_t line = 0, lines; line < g->lines; line += lines) {
             inside rows = find_inside(g, line);
             lines = count_alike(g, line, rows);
@@ -376,8 +419,9 @@ static void run_mlp(const hyp_mlp *mlp, int64_t m, const float *x, const float *
 {
     const hyp_mlp_layer *last = &mlp->layers[mlp->count - 1];
     float *halves[2] = {hidden, hidden ? hidden + HYP_MLP_ROWS * mlp->hidden_stride : NULL};
-    for (int64_t row = 0; row < m; row += HYP_MLP_ROWS) {
-        int64_t rows = m - row < HYP_MLP_ROWS ? m - row : HYP_MLP_ROWS;
+    int64_t most = FAR && mlp->count == 1 && last->far ? FAR_ROWS : HYP_MLP_ROWS;
+    for (int64_t row = 0; row < m; row += most) {
+        int64_t rows = m - row < most ? m - row : most;
         const float *in = x + row * mlp->layers[0].k;
         int64_t stride = mlp->layers[0].k;
         for (size_t l = 0; l + 1 < mlp->count; l++) {

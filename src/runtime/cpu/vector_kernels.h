@@ -29,7 +29,11 @@ typedef struct hyp_mlp_layer {
     const float *weights; /* k * round_up(n, width) floats, 64-byte aligned */
     const float *bias;    /* round_up(n, width) floats, 0 beyond n and where the layer has none */
     hyp_block_instr act;  /* in f32 */
+    bool far;             /* the weights are too many to be in a cache when the layer runs: HYP_FAR_WEIGHTS floats */
 } hyp_mlp_layer;
+
+/* So many floats of a step and more are mostly read from memory. Fewer stay in a third-level cache. */
+enum { HYP_FAR_WEIGHTS = 1 << 20 };
 
 typedef struct hyp_mlp {
     const hyp_mlp_layer *layers;
