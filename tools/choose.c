@@ -70,7 +70,8 @@ static hyp_status time_all(const chooser *c, field *all, size_t count, double se
     int rounds = 0;
     *out_rounds = 0;
     for (; rounds < RACE_ROUNDS && (rounds < FEWEST || timing_now() < end); rounds++)
-        for (size_t i = 0; i < count; i++) {
+        for (size_t turn = 0; turn < count; turn++) {
+            size_t i = rounds % 2 ? count - 1 - turn : turn; /* nobody always follows the same one */
             if (is_stopped(c)) return HYP_OK;
             if (!all->runners[i].open) continue;
             terminal_work_says("timing forms, round %d of up to %d", rounds + 1, RACE_ROUNDS);

@@ -4,7 +4,8 @@
 
 #include "timing.h"
 
-#define MARGIN 0.98 /* as in tuning */
+#define MARGIN 0.98       /* as in tuning */
+#define WHOLE_MARGIN 0.995 /* of a whole of parts that have won: as of runs in tuning */
 
 static double median_of(const double *rounds, int count)
 {
@@ -13,21 +14,29 @@ static double median_of(const double *rounds, int count)
     return timing_median(sorted, (size_t)count);
 }
 
-static bool is_faster(const racer *r, const racer *than, int rounds)
+/* By the ratios of the rounds: what slows the machine for longer than a round slows both. */
+static bool is_faster(const racer *r, const racer *than, int rounds, double margin)
 {
+    double ratios[RACE_ROUNDS];
     int wins = 0;
-    for (int i = 0; i < rounds; i++) wins += r->rounds[i] < than->rounds[i];
-    return wins >= rounds - 1 && r->median < MARGIN * than->median;
+    for (int i = 0; i < rounds; i++) {
+        wins += r->rounds[i] < than->rounds[i];
+        ratios[i] = r->rounds[i] / than->rounds[i];
+    }
+    return 5 * wins >= 4 * rounds && timing_median(ratios, (size_t)rounds) < margin;
 }
 
-/* Changed parts have won before, so the whole that they make, which comes first, need not be faster than the predicted
- * one, but may not be slower. All others have to be faster than what is predicted. */
 size_t race_winner(racer *all, size_t count, size_t predicted, int rounds)
 {
+    size_t best = predicted;
     for (size_t i = 0; i < count; i++)
         if (all[i].in) all[i].median = median_of(all[i].rounds, rounds);
-    size_t first = all[predicted].in && all[predicted].median < all[0].median ? predicted : 0, best = first;
-    for (size_t i = 0; i < count; i++)
-        if (all[i].in && is_faster(&all[i], &all[first], rounds) && all[i].median < all[best].median) best = i;
+    if (!all[best].in) best = 0;
+    for (size_t i = 0, first = best; i < count; i++) {
+        double margin = i == 0 ? WHOLE_MARGIN : MARGIN;
+        if (i != first && all[i].in && is_faster(&all[i], &all[first], rounds, margin) &&
+            (best == first || is_faster(&all[i], &all[best], rounds, 1)))
+            best = i;
+    }
     return best;
 }
