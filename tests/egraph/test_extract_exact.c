@@ -154,7 +154,7 @@ static void each_reduction_keeps_the_least_cost(void **state)
                                     HYP_REDUCE_CHAINS | HYP_REDUCE_SINGLE_USE,
                                     HYP_REDUCE_DOMINATED | HYP_REDUCE_SINGLE_USE,
 #ifdef HYP_SMALL_SIZES /* elsewhere these are too small for it */
-                                    HYP_REDUCE_PATHS,
+                                    HYP_REDUCE_TREES,
 #endif
                                     HYP_REDUCE_ALL};
     enum { SETS = sizeof sets / sizeof *sets };
@@ -226,7 +226,7 @@ static void a_path_is_reduced_at_once(void **state)
         for (uint32_t n = 0; n < core.node_count; n++) core.origin[n] = n;
         double best = least_path(&p);
         hyp_trails trails = {.leaves = core.node_count};
-        must(hyp_reduce(&core, &trails, HYP_REDUCE_PATHS, &diag));
+        must(hyp_reduce(&core, &trails, HYP_REDUCE_TREES, &diag));
         assert_int_equal(core.class_count, 1);
         assert_int_equal(core.node_count, 1);
         assert_true(same(core.cost[0], best));
@@ -243,6 +243,74 @@ static void a_path_is_reduced_at_once(void **state)
         free(choice);
         hyp_problem_dispose(&p);
     }
+}
+
+/* A product of so many: a class for each interval, whose nodes split it in two at a cost of their own; and one that costs
+ * nothing, which all read. With a `loan`, a node of the whole reads an interval that another of its children reads, too. */
+static hyp_problem random_product(uint64_t *seed, uint32_t count, bool loan, double *out_least)
+{
+    enum { MOST = 24 };
+    static double least[MOST][MOST + 1];
+    static uint32_t class_of[MOST][MOST + 1];
+    uint32_t classes = 1 + count * (count + 1) / 2, nodes = 1 + count + count * (count * count - 1) / 6 + loan, node = 1, kid = 0;
+    hyp_problem p;
+    must(hyp_problem_alloc(&p, classes, nodes, 3 * nodes, 1, &diag));
+    p.owner[0] = 0, p.kid_at[0] = 0, p.cost[0] = 0;
+    for (uint32_t length = 1, c = 1; length <= count; length++)
+        for (uint32_t i = 0; i + length <= count; i++, c++) {
+            uint32_t end = i + length, splits = length > 1 ? length - 1 : 1;
+            class_of[i][end] = c;
+            least[i][end] = INFINITY;
+            for (uint32_t k = i + 1; k <= i + splits; k++, node++) {
+                double cost = p.cost[node] = 1 + draw(seed, 50);
+                p.owner[node] = c;
+                p.kid_at[node] = kid;
+                p.kids[kid++] = 0;
+                if (length > 1) p.kids[kid++] = class_of[i][k], p.kids[kid++] = class_of[k][end];
+                least[i][end] = fmin(least[i][end], cost + (length > 1 ? least[i][k] + least[k][end] : 0));
+            }
+        }
+    if (loan) { /* all but the last, and the first */
+        p.owner[node] = classes - 1;
+        p.kid_at[node] = kid;
+        p.kids[kid++] = class_of[0][count - 1], p.kids[kid++] = class_of[0][1];
+        p.cost[node++] = 1e6;
+    }
+    p.kid_at[node] = kid;
+    p.roots[0] = classes - 1;
+    must(hyp_problem_link(&p, &diag));
+    *out_least = least[0][count];
+    return p;
+}
+
+static void a_tree_is_reduced_at_once(void **state)
+{
+    (void)state;
+    uint64_t seed = 5;
+    for (uint32_t count = 8; count <= 24; count += 8)
+        for (int loan = 0; loan < 2; loan++) {
+            double best;
+            hyp_problem p = random_product(&seed, count, loan, &best), core;
+            must(hyp_problem_core(&p, &core, &diag));
+            for (uint32_t n = 0; n < core.node_count; n++) core.origin[n] = n;
+            hyp_trails trails = {.leaves = core.node_count};
+            must(hyp_reduce(&core, &trails, HYP_REDUCE_TREES, &diag));
+            if (loan) /* an answer may share the first */
+                assert_true(core.class_count > 1);
+            else
+                assert_true(core.class_count == 1 && core.node_count == 1 && same(core.cost[0], best));
+            hyp_problem_dispose(&core);
+            hyp_vec_free(&trails.pairs);
+            hyp_extract_options options = {.size = sizeof options, .method = HYP_EXTRACT_EXACT, .budget_work = 1};
+            hyp_extraction out = {0};
+            uint32_t *choice = calloc(p.class_count, sizeof *choice);
+            hyp_free(p.up_at);
+            hyp_free(p.up);
+            must(hyp_problem_solve(&p, &options, choice, &out, &diag));
+            if (!loan) assert_true(out.proven && same(out.dag_cost, best));
+            free(choice);
+            hyp_problem_dispose(&p);
+        }
 }
 
 static void bounds_are_never_above_the_least_cost(void **state)
@@ -396,6 +464,7 @@ int main(void)
         cmocka_unit_test(rewards_within_a_budget),
         cmocka_unit_test(each_reduction_keeps_the_least_cost),
         cmocka_unit_test(a_path_is_reduced_at_once),
+        cmocka_unit_test(a_tree_is_reduced_at_once),
         cmocka_unit_test(bounds_are_never_above_the_least_cost),
         cmocka_unit_test(an_ended_budget_still_gives_an_answer),
     };

@@ -9,14 +9,7 @@
 #define PAIR_LIMIT 4000  /* nodes of a class that are compared pairwise */
 #define LONGEST_NODE 64  /* children a node may get by joining */
 
-/* Parts of fewer classes are reduced otherwise as quickly: that may take a round for each class. */
-#ifdef HYP_SMALL_SIZES
-enum { PATH_CLASSES = 2 };
-#else
-enum { PATH_CLASSES = 32 };
-#endif
-
-static hyp_status join_trails(hyp_trails *t, uint32_t a, uint32_t b, uint32_t *out, hyp_diag *diag)
+hyp_status hyp_trails_join(hyp_trails *t, uint32_t a, uint32_t b, uint32_t *out, hyp_diag *diag)
 {
     HYP_TRY(hyp_vec_reserve(&t->pairs, t->pairs.len + 2, diag));
     t->pairs.data[t->pairs.len++] = a;
@@ -25,8 +18,7 @@ static hyp_status join_trails(hyp_trails *t, uint32_t a, uint32_t b, uint32_t *o
     return HYP_OK;
 }
 
-/* Replaces *p by its core. */
-static hyp_status renew(hyp_problem *p, hyp_diag *diag)
+hyp_status hyp_problem_renew(hyp_problem *p, hyp_diag *diag)
 {
     hyp_problem core;
     HYP_TRY(hyp_problem_core(p, &core, diag));
@@ -228,96 +220,7 @@ hyp_status hyp_require(hyp_problem *p, const unsigned char *required, hyp_diag *
 {
     uint32_t found = 0;
     HYP_TRY(require(NULL, required, p, &found, diag));
-    return renew(p, diag);
-}
-
-/* ---- paths ---------------------------------------------------------------------------------------- */
-
-static uint32_t find_part(uint32_t *parent, uint32_t c)
-{
-    while (parent[c] != c) c = parent[c] = parent[parent[c]];
-    return c;
-}
-
-uint32_t hyp_problem_parts(const hyp_problem *p, uint32_t *part, uint32_t *parent)
-{
-    uint32_t count = 0;
-    for (uint32_t c = 0; c < p->class_count; c++) parent[c] = c;
-    for (uint32_t n = 0; n < p->node_count; n++)
-        for (uint32_t i = p->kid_at[n]; i < p->kid_at[n + 1]; i++) {
-            uint32_t a = find_part(parent, p->owner[n]), b = find_part(parent, p->kids[i]);
-            parent[a > b ? a : b] = a > b ? b : a;
-        }
-    for (uint32_t c = 0; c < p->class_count; c++) {
-        uint32_t top = find_part(parent, c);
-        part[c] = top == c ? count++ : part[top];
-    }
-    return count;
-}
-
-/* Leaves of class r the least path: its node of `choice`, with the costs and trails of all below. */
-static hyp_status take_path(hyp_problem *p, hyp_trails *trails, const uint32_t *choice, uint32_t r, hyp_diag *diag)
-{
-    uint32_t top = choice[r], trail = p->origin[top];
-    double cost = p->cost[top];
-    for (uint32_t n = top; p->kid_at[n] < p->kid_at[n + 1];) {
-        n = choice[p->kids[p->kid_at[n]]];
-        cost += p->cost[n];
-        HYP_TRY(join_trails(trails, trail, p->origin[n], &trail, diag));
-    }
-    for (uint32_t n = p->first[r]; n < p->first[r + 1]; n++) p->cost[n] = INFINITY;
-    p->cost[top] = cost;
-    p->origin[top] = trail;
-    return HYP_OK;
-}
-
-/* Drops the children of the nodes of classes that are marked. */
-static hyp_status drop_kids(hyp_problem *p, const unsigned char *marked, hyp_diag *diag)
-{
-    uint32_t kept = 0, start = 0;
-    for (uint32_t n = 0; n < p->node_count; n++) {
-        uint32_t end = p->kid_at[n + 1];
-        for (uint32_t i = start; i < end && !marked[p->owner[n]]; i++) p->kids[kept++] = p->kids[i];
-        start = end;
-        p->kid_at[n + 1] = kept;
-    }
-    hyp_free(p->up_at);
-    hyp_free(p->up);
-    p->up_at = p->up = NULL;
-    return hyp_problem_link(p, diag);
-}
-
-/* In a part with one root whose nodes have a child at most nothing can be shared: an answer is a path, and the least
- * tree is the least answer. */
-static hyp_status settle_paths(hyp_problem *p, hyp_trails *trails, uint32_t *found, hyp_diag *diag)
-{
-    size_t n = p->class_count;
-    uint32_t *words = hyp_calloc(4 * n, sizeof *words), *part, *choice = NULL, settled = 0;
-    uint32_t *roots, *sizes; /* by part */
-    unsigned char *forks = hyp_calloc(2 * n, 1), *done = NULL;
-    hyp_status status = words && forks ? HYP_OK : hyp_fail_memory(diag, 4 * n * sizeof *words);
-    if (status == HYP_OK) {
-        part = words, choice = words + n, roots = words + 2 * n, sizes = words + 3 * n, done = forks + n;
-        hyp_problem_parts(p, part, choice);
-        for (uint32_t c = 0; c < n; c++) sizes[part[c]]++;
-        for (uint32_t i = 0; i < p->root_count; i++) roots[part[p->roots[i]]]++;
-        for (uint32_t m = 0; m < p->node_count; m++)
-            if (p->kid_at[m + 1] - p->kid_at[m] > 1) forks[part[p->owner[m]]] = 1;
-        for (uint32_t i = 0; i < p->root_count; i++) {
-            uint32_t r = p->roots[i];
-            done[r] = sizes[part[r]] >= PATH_CLASSES && roots[part[r]] == 1 && !forks[part[r]];
-            settled += done[r];
-        }
-        if (settled) status = hyp_solve_tree(p, true, choice, NULL, diag);
-    }
-    for (uint32_t i = 0; i < p->root_count && settled && status == HYP_OK; i++)
-        if (done[p->roots[i]]) status = take_path(p, trails, choice, p->roots[i], diag);
-    if (status == HYP_OK && settled) status = drop_kids(p, done, diag);
-    if (status == HYP_OK && settled) status = renew(p, diag);
-    *found += settled;
-    hyp_free(words);
-    hyp_free(forks);
-    return status;
+    return hyp_problem_renew(p, diag);
 }
 
 /* ---- joining nodes -------------------------------------------------------------------------------- */
@@ -352,7 +255,7 @@ static hyp_status build_node(builder *b, uint32_t n, uint32_t variant, hyp_diag 
             }
             uint32_t inner = b->join[kid] == VARIANTS ? variant : p->first[kid];
             cost += p->cost[inner];
-            HYP_TRY(join_trails(b->trails, trail, p->origin[inner], &trail, diag));
+            HYP_TRY(hyp_trails_join(b->trails, trail, p->origin[inner], &trail, diag));
             HYP_TRY(hyp_vec_push(&b->stack, diag, inner));
         }
     }
@@ -467,7 +370,7 @@ static hyp_status join_nodes(hyp_problem *p, hyp_trails *trails, unsigned which,
         if (status == HYP_OK) {
             hyp_problem_dispose(p);
             *p = out;
-            status = renew(p, diag);
+            status = hyp_problem_renew(p, diag);
         } else {
             hyp_problem_dispose(&out);
         }
@@ -482,7 +385,7 @@ static hyp_status join_nodes(hyp_problem *p, hyp_trails *trails, unsigned which,
 static hyp_status reduce_once(hyp_problem *p, hyp_trails *trails, unsigned which, uint32_t *found, hyp_diag *diag)
 {
     need_table needs = {0};
-    if (which & HYP_REDUCE_PATHS) HYP_TRY(settle_paths(p, trails, found, diag));
+    if (which & HYP_REDUCE_TREES) HYP_TRY(hyp_settle_trees(p, trails, found, diag));
     bool tabled =
         p->class_count <= NEED_LIMIT && which & (HYP_REDUCE_CYCLES | HYP_REDUCE_DOMINATED | HYP_REDUCE_REQUIRED);
     hyp_status status = tabled ? make_needs(&needs, p, diag) : HYP_OK;
@@ -491,7 +394,7 @@ static hyp_status reduce_once(hyp_problem *p, hyp_trails *trails, unsigned which
         *found += cyclic;
         if (cyclic) { /* the table is of the problem as it was */
             free_needs(&needs);
-            return renew(p, diag);
+            return hyp_problem_renew(p, diag);
         }
     }
     if (status == HYP_OK && which & HYP_REDUCE_DOMINATED) {
@@ -504,7 +407,7 @@ static hyp_status reduce_once(hyp_problem *p, hyp_trails *trails, unsigned which
     }
     if (status == HYP_OK && tabled && which & HYP_REDUCE_REQUIRED) status = require(&needs, NULL, p, found, diag);
     free_needs(&needs);
-    if (status == HYP_OK) status = renew(p, diag);
+    if (status == HYP_OK) status = hyp_problem_renew(p, diag);
     if (status == HYP_OK && which & (HYP_REDUCE_CHAINS | HYP_REDUCE_SINGLE_USE))
         status = join_nodes(p, trails, which, found, diag);
     return status;

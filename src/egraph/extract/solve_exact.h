@@ -12,6 +12,11 @@ typedef struct hyp_trails {
     uint32_t leaves;
     HYP_VEC(uint32_t) pairs; /* two entries each */
 } hyp_trails;
+/* A trail that is both. */
+HYP_NODISCARD hyp_status hyp_trails_join(hyp_trails *t, uint32_t a, uint32_t b, uint32_t *out, hyp_diag *diag);
+
+/* Replaces *p by its core. */
+HYP_NODISCARD hyp_status hyp_problem_renew(hyp_problem *p, hyp_diag *diag);
 
 /* The reductions; each keeps an answer of least cost, and each answer left costs what its trails cost or more. */
 enum {
@@ -20,12 +25,15 @@ enum {
     HYP_REDUCE_REQUIRED = 4,    /* classes in every answer become roots; nodes need not name them any more */
     HYP_REDUCE_CHAINS = 8,      /* classes of one node become part of the nodes that use them */
     HYP_REDUCE_SINGLE_USE = 16, /* the nodes of a class that one node uses become variants of that node */
-    HYP_REDUCE_PATHS = 32,      /* parts with one root whose nodes have a child at most become the least path */
+    HYP_REDUCE_TREES = 32,      /* parts with one root in which nothing can be shared become the least tree */
     HYP_REDUCE_ALL = 63
 };
 /* Replaces *p by what is left when no reduction of the set applies any more. HYP_ERR_UNSUPPORTED if there is no
  * answer. */
 HYP_NODISCARD hyp_status hyp_reduce(hyp_problem *p, hyp_trails *trails, unsigned which, hyp_diag *diag);
+
+/* HYP_REDUCE_TREES; *found grows by the parts that became a node. */
+HYP_NODISCARD hyp_status hyp_settle_trees(hyp_problem *p, hyp_trails *trails, uint32_t *found, hyp_diag *diag);
 
 /* Numbers the parts of p that share no class: part is by class, `parent` is room for as many. Gives how many. */
 uint32_t hyp_problem_parts(const hyp_problem *p, uint32_t *part, uint32_t *parent);
