@@ -4,7 +4,7 @@
                            [--tune 20] [--machine native] [--profile FILE] [--models FOLDER] [--json FILE]
     python3 bench/table.py --folder FOLDER [--batch 1] [--length 32] ...
     python3 bench/table.py --lines [--target cpu] [--limit 60]
-    python3 bench/table.py --gpu [--types fp32,bf16] [--library LIBHYPATIA-RT.SO] [--compile]
+    python3 bench/table.py --gpu [--types fp32,bf16] [--library LIBHYPATIA-RT.SO] [--compile] [--json FILE --resume]
 
 Every network (bench/table_networks.py) is compiled as it is (hypatiac --no-rewrite), in normal form (idioms and layers,
 nothing fused), rewritten, and rewritten and tuned. All four run in turns with onnxruntime and OpenVINO, so that a busy machine
@@ -22,6 +22,7 @@ on doubly logarithmic paper; and products of n variables, with the operations of
 --gpu runs on a GPU: bench/gpu/table_gpu.py.
 """
 import argparse
+import concurrent.futures
 import glob
 import json
 import math
@@ -102,11 +103,13 @@ class Compiled:
         return min(sum(read.values()), self.described["weights_bytes"])
 
 
-def compile_forms(args, model, folder, *options):
+def compile_forms(args, model, folder, *options, at_once=1):
     """By name, all but the tuned one."""
     ways = {"as it is": ["--no-rewrite"], "normal form": ["--only-rules", args.normal_rules], "rewritten": []}
-    return {form: Compiled(args, model, os.path.join(folder, f"{i}.bin"), *options, *ways[form])
-            for i, form in enumerate(ways)}
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        made = pool.map(lambda i, way: Compiled(args, model, os.path.join(folder, f"{i}.bin"), *options, *way),
+                        range(len(ways)), ways.values())
+        return dict(zip(ways, made))
 
 
 def published(name):
@@ -358,7 +361,8 @@ def main():
     parser.add_argument("--library", help="for --gpu: libhypatia-rt.so, beside --bin's folder unless said")
     parser.add_argument("--budget", type=float, default=math.inf, help="for --gpu: no further network after so many seconds")
     parser.add_argument("--compile", action="store_true", help="for --gpu: torch.compile, too")
-    parser.add_argument("--compile-seconds", type=float, default=240, help="for --gpu: that it may take for all networks")
+    parser.add_argument("--compile-seconds", type=float, default=150, help="for --gpu: that it may take for all networks of a type")
+    parser.add_argument("--resume", action="store_true", help="for --gpu: keep what the file of --json has, measure the rest")
     args = parser.parse_args()
     if args.gpu:
         sys.path.append(os.path.join(HERE, "gpu"))
