@@ -254,6 +254,7 @@ void hyp_c99_attention(hyp_c99_writer *w, const HypPlan__Attention *s)
         if (operands[o] && names[o]) operand_fields(w, names[o], operands[o], s->n_batch, &n, (size_t)o);
     if (s->mask) mask_fields(w, s, &n);
     float_field(w, "scale", (double)s->scale);
+    field(w, "plain", s->plain);
     tensor_field(w, "y", s->y->tensor, &n, Y);
     field(w, "y_row", w->values[s->y->strides[s->n_batch]]);
     field(w, "y_column", w->values[s->y->strides[s->n_batch + 1]]);

@@ -158,6 +158,7 @@ hyp_status hyp_emit_attention(hyp_lowering *l, const hyp_node *node)
     a->scale = (float)node->attrs[2].f;
     a->fill = (float)node->attrs[3].f;
     a->shown = node->attrs[4].i != 0;
+    a->plain = node->attrs[5].i == 0;
     a->tf32 = l->options->precision == HYP_PRECISION_TF32 && y->dtype == HYP_F32;
     return HYP_OK;
 }

@@ -43,6 +43,8 @@ hyp_status hyp_infer_attention(const hyp_infer_call *c)
     }
     const hyp_type *q = types[0], *k = types[1], *v = types[2];
     bool trans = c->attrs[0].i != 0;
+    if (c->attrs[5].i == 0 && hyp_infer_input(c, 3))
+        return hyp_infer_fail(c, "softmax is 0 and there is a mask, which only a softmax has; leave one of them out");
     hyp_dim m = q->dims[q->rank - 2], n = k->dims[k->rank - (trans ? 2 : 1)], p = v->dims[v->rank - 1];
     if (!hyp_check_equal(c, q->dims[q->rank - 1], k->dims[k->rank - (trans ? 1 : 2)]))
         return hyp_infer_fail(c, "q %s and k %s differ in width", hyp_infer_type_text(c, q), hyp_infer_type_text(c, k));
@@ -175,7 +177,7 @@ hyp_status hyp_eval_attention(const hyp_eval_call *c)
         for (int32_t a = rank; a >= 0; rest /= dims[a--]) index[a] = rest % dims[a];
         int64_t i = index[rank], batch = row / m;
         score(c, q->f + (place(q, 2, rank, index) * m + i) * width, rank, index, n, width, scores);
-        softmax(c, scores, n);
+        if (c->attrs[5].i) softmax(c, scores, n);
         const double *values = v->f + place(v, 2, rank, index) * n * p;
         double *y = out->f + ((batch / heads * m + i) * heads + batch % heads) * p;
         for (int64_t j = 0; j < p; j++) y[j] = 0;

@@ -151,7 +151,7 @@ const char *hyp_ow_gemm(hyp_ow *w)
 
 const char *hyp_ow_attention(hyp_ow *w)
 {
-    enum { TRANS_K, ROWS_FIRST, SCALE, FILL, SHOWN };
+    enum { TRANS_K, ROWS_FIRST, SCALE, FILL, SHOWN, SOFTMAX };
     const hyp_attr *a = w->node->attrs;
     const hyp_type *q = hyp_ow_type(w, 0);
     const char *k = hyp_ow_in(w, 1), *mask = hyp_ow_in(w, 3);
@@ -164,8 +164,11 @@ const char *hyp_ow_attention(hyp_ow *w)
     } else if (mask) {
         scores = hyp_ow_op(w, "Add", scores, mask);
     }
-    hyp_ow_int(w, "axis", -1);
-    const char *y = hyp_ow_op(w, "MatMul", hyp_ow_op(w, "Softmax", scores), hyp_ow_in(w, 2));
+    if (a[SOFTMAX].i) {
+        hyp_ow_int(w, "axis", -1);
+        scores = hyp_ow_op(w, "Softmax", scores);
+    }
+    const char *y = hyp_ow_op(w, "MatMul", scores, hyp_ow_in(w, 2));
     int64_t rank = hyp_ow_result_type(w, 0)->rank, behind = a[ROWS_FIRST].i, perm[HYP_MAX_RANK];
     if (!behind) return y;
     for (int64_t i = 0; i < rank; i++) /* rows in front of so many axes of heads */

@@ -205,7 +205,7 @@ static double step_flops(const HypPlan__Program *p, const HypPlan__Step *s, cons
     case HYP_PLAN__STEP__KERNEL_ATTENTION: { /* both products, the mask, and a softmax */
         const HypPlan__Attention *k = s->attention;
         double scores = product(v, k->n_batch, k->batch) * (double)v[k->rows] * (double)v[k->keys];
-        return scores * (2 * (double)(v[k->width] + v[k->columns]) + 5 + (k->mask != NULL));
+        return scores * (2 * (double)(v[k->width] + v[k->columns]) + (k->plain ? 0 : 5) + (k->mask != NULL));
     }
     case HYP_PLAN__STEP__KERNEL_POINTWISE:
         return product(v, s->pointwise->n_extents, s->pointwise->extents) * (double)s->pointwise->n_instrs;

@@ -13,7 +13,7 @@
 #include "plan.pb-c.h"
 
 #define HYP_PLAN_MAGIC "HYPPLAN\n"
-enum { HYP_PLAN_MAJOR = 2, HYP_PLAN_MINOR = 6, HYP_PLAN_ALIGN = 256, HYP_PLAN_HEADER = 256 };
+enum { HYP_PLAN_MAJOR = 3, HYP_PLAN_MINOR = 0, HYP_PLAN_ALIGN = 256, HYP_PLAN_HEADER = 256 };
 
 /* Limits of a Pointwise step, so that kernels can keep everything in fixed arrays. Registers are inputs and
  * instructions together. Every list of extents or strides in a program has at most HYP_MAX_RANK entries. */

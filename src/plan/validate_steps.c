@@ -289,6 +289,7 @@ static hyp_status check_attention(check *c, const HypPlan__Attention *k)
     }
     HYP_TRY(want_float(c, k->q->tensor, "q"));
     if (k->mask) {
+        if (k->plain) return WRONG(c, "it has a mask but no softmax");
         HYP_TRY(check_operand(c, k, k->mask, "the mask"));
         HYP_TRY(reads(c, k->mask->tensor, "the mask"));
         if (dtype_of(c, k->mask->tensor) != HYP_BOOL)

@@ -36,6 +36,7 @@ double hyp_price_attention(const hyp_price *a)
     double weight = hyp_price_weight(HYP_OP_exp) + 3 + (mask != NULL);
     double softmax = fmax(scores * weight / a->device->pointwise_per_second,
                           hyp_price_moving(a, hyp_price_bytes(a, mask), in) + 2 * hidden);
+    if (q->attrs[5].i == 0) softmax = 0; /* scores are weights as they are */
     const double shape[] = {batch, rows, keys, width};
     hyp_price_note_share(a, HYP_OP_attention, y->dtype, shape);
     if (hyp_measured_ratio(a->device, HYP_OP_attention, y->dtype, shape, &of_shape))

@@ -188,6 +188,7 @@ static void attention_reads_parts_of_one_product_where_they_lie(void **state)
         assert_int_equal(dim_value(f, in[i]->strides[2]), 60);
         assert_int_equal(dim_value(f, in[i]->strides[3]), 1);
     }
+    assert_false(a->plain);
     assert_int_equal(dim_value(f, a->mask->strides[0]), 0);
     assert_int_equal(dim_value(f, a->mask->strides[1]), 0);
     assert_int_equal(dim_value(f, a->mask->strides[3]), 1);

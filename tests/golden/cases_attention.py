@@ -43,6 +43,12 @@ def cases():
     case("attention", "no keys", "", [rand(2, 3), rand(0, 3), rand(0, 2)], np.zeros((2, 2)))
     case("attention", "no rows", "", [rand(0, 3), rand(4, 3), rand(4, 2)], np.zeros((0, 2)))
     case("attention", "no width", "", [rand(2, 0), rand(4, 0), v[0, 0, :4]], np.broadcast_to(d(v[0, 0, :4]).mean(0), (2, 2)))
+    plain = d(q) @ np.swapaxes(d(k), -1, -2) @ d(v)
+    case("attention", "without a softmax", ":softmax 0", [q, k, v], plain)
+    case("attention", "without a softmax, scaled, keys as columns, rows first", ":softmax 0 :trans-k 0 :rows-first 1 :scale -0.5",
+         [q, np.swapaxes(k, -1, -2).copy(), v], (-0.5 * plain).swapaxes(1, 2))
+    case("attention", "without a softmax, no keys", ":softmax 0", [rand(2, 3), rand(0, 3), rand(0, 2)], np.zeros((2, 2)))
+    case("attention", "without a softmax, no width", ":softmax 0", [rand(2, 0), rand(4, 0), v[0, 0, :4]], np.zeros((2, 2)))
     gradient_cases()
 
 

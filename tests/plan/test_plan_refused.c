@@ -60,6 +60,7 @@ static void lists_of_other_lengths_are_refused(void **state)
     CHANGED(f, p->steps[T_REDUCE]->reduce->n_kept_strides, 0, "strides");
     CHANGED(f, p->steps[T_ATTENTION]->attention->mask->n_strides, 1, "the mask has 1 strides for 2 axes");
     CHANGED(f, p->steps[T_ATTENTION]->attention->y, NULL, "lacks y");
+    CHANGED(f, p->steps[T_ATTENTION]->attention->plain, true, "it has a mask but no softmax");
     CHANGED(f, p->steps[T_ATTENTION]->attention->more_k, p->steps[T_ATTENTION]->attention->k, "lacks more of v");
     CHANGED(f, p->steps[T_ATTENTION]->attention->n_batch, 9, "9 axes");
     CHANGED(f, p->tensors[S_X]->n_dims, 9, "9 axes");

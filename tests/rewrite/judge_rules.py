@@ -106,7 +106,8 @@ def product(op, a, ins, types):
         return y.plus(T(c.t, X.wide(c.x) * beta, c.v * beta, c.s * abs(beta), False)).done()
     if op == "attention":
         mask = ins[3] if len(ins) > 3 else None
-        return X.attention(*ins[:3], mask, a["trans-k"], a["rows-first"], a["scale"], a["fill"], a["shown"])
+        return X.attention(*ins[:3], mask, a["trans-k"], a["rows-first"], a["scale"], a["fill"], a["shown"],
+                           a["softmax"])
     if op == "conv":
         ins = list(ins) + [None] * (4 - len(ins))
         return X.conv(*ins, a["strides"], a["pads"], a["dilations"], a["group"], a["act"], a["slope"])

@@ -7,6 +7,7 @@ typedef struct attended {
     int64_t batch, heads, rows, keys, width, columns;
     int mask;   /* none, numbers, bools, bools for what is seen */
     bool whole; /* the mask has an element for every score, else one for every key */
+    bool plain; /* no softmax, and so no mask */
 } attended;
 
 /* q, k, v are [batch, length, heads, width], or [batch, heads, width, length]; v begins at its second row of heads. The result is
@@ -25,7 +26,7 @@ static void build_attention(const attended *a)
     s->n_batch = 2, s->batch = pb_consts(&b, 2, (int64_t[]){a->batch, n});
     s->rows = pb_const(&b, a->rows), s->keys = pb_const(&b, a->keys);
     s->width = pb_const(&b, a->width), s->columns = pb_const(&b, a->columns);
-    s->scale = (float)ATTENTION_SCALE, s->fill = -2.5f, s->shown = a->mask == 3;
+    s->scale = (float)ATTENTION_SCALE, s->fill = -2.5f, s->shown = a->mask == 3, s->plain = a->plain;
     const int64_t q_rows[] = {a->rows * n * a->width, a->width, n * a->width, 1};
     const int64_t q_columns[] = {a->rows * n * a->width, a->rows * a->width, 1, a->rows};
     s->q = pb_attended(&b, pb_input(&b, "q", HYP_F32, 1, pb_consts(&b, 1, &q)), 4, rows_last[0] ? q_columns : q_rows, 0);
@@ -79,18 +80,22 @@ static void attention_agrees_on_random_shapes(void **state)
     (void)state;
     for (int i = 0; i < rounds(60); i++)
         check_attention(&(attended){PICK(1, 2), PICK(1, 2, 3), PICK(1, 2, 17, 70), PICK(1, 3, 16, 33, 100),
-                                    PICK(0, 1, 4, 31), PICK(1, 5, 16), (int)rng_below(&r, 4), rng_below(&r, 2)});
-    check_attention(&(attended){0, 2, 3, 4, 5, 6, 1, true});
-    check_attention(&(attended){1, 2, 3, 0, 5, 6, 1, true});
+                                    PICK(0, 1, 4, 31), PICK(1, 5, 16), (int)rng_below(&r, 4), rng_below(&r, 2), false});
+    for (int i = 0; i < rounds(20); i++)
+        check_attention(&(attended){PICK(1, 2), PICK(1, 2, 3), PICK(1, 2, 17, 70), PICK(1, 3, 16, 33, 100), PICK(0, 1, 4, 31),
+                                    PICK(1, 5, 16), .plain = true});
+    check_attention(&(attended){0, 2, 3, 4, 5, 6, 1, true, false});
+    check_attention(&(attended){1, 2, 3, 0, 5, 6, 1, true, false});
 }
 
 /* Several blocks of rows, the last one shorter: 65536 scores are a block at most. */
 static void attention_agrees_on_blocks(void **state)
 {
     (void)state;
-    check_attention(&(attended){1, 1, 131, 1000, 8, 8, 1, true});
-    check_attention(&(attended){1, 2, 70, 3000, 4, 4, 2, false});
-    check_attention(&(attended){2, 1, 1, 5000, 4, 4, 3, false});
+    check_attention(&(attended){1, 1, 131, 1000, 8, 8, 1, true, false});
+    check_attention(&(attended){1, 2, 70, 3000, 4, 4, 2, false, false});
+    check_attention(&(attended){2, 1, 1, 5000, 4, 4, 3, false, false});
+    check_attention(&(attended){1, 1, 131, 1000, 8, 8, .plain = true});
 }
 
 /* A row for each head, with keys that are there before and some behind them: k and v [heads, first, width], then [heads, more,
@@ -134,7 +139,7 @@ static void attention_agrees_on_keys_in_two_parts(void **state)
 static void attention_passes_special_values_on(void **state)
 {
     (void)state;
-    const attended a = {1, 2, 21, 19, 8, 8, 1, true};
+    const attended a = {1, 2, 21, 19, 8, 8, 1, true, false};
     hyp_tensor in[4];
     build_attention(&a);
     size_t inputs = attention_inputs(&a, in);
@@ -152,7 +157,7 @@ static void attention_passes_special_values_on(void **state)
 static void attention_agrees_with_several_threads(void **state)
 {
     (void)state;
-    const attended a = {1, 3, 150, 300, 64, 64, 2, true};
+    const attended a = {1, 3, 150, 300, 64, 64, 2, true, false};
     hyp_tensor in[4];
     build_attention(&a);
     size_t inputs = attention_inputs(&a, in);

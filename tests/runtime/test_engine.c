@@ -640,7 +640,7 @@ static void the_version_is_told(void **state)
 {
     (void)state;
     assert_string_equal(hyp_version(), HYP_VERSION);
-    assert_non_null(strstr(hyp_version_details(), "plan format 2.6\nbackends: "));
+    assert_non_null(strstr(hyp_version_details(), "plan format 3.0\nbackends: "));
 }
 
 int main(void)

@@ -448,20 +448,20 @@ def norm(a, axis, epsilon, scale=None, bias=None, centre=True):
     return T(a.t, narrow(y, a.t), parts.v, parts.s, False)
 
 
-def shares(q, k, mask, scale, fill, shown):
-    """Of keys [.. width keys]."""
+def shares(q, k, mask, scale, fill, shown, normalized=1):
+    """Of keys [.. width keys]; scores as they are where nothing is normalized."""
     scores = matmul(q, k).times(scale).done()
     if mask is not None and mask.t == "bool":
         number = tensor(q.t, narrow(L(fill), q.t))
         scores = choose(mask, scores, number) if shown else choose(mask, number, scores)
     elif mask is not None:
         scores = binary("add", scores, mask)
-    return softmax(scores, -1)
+    return softmax(scores, -1) if normalized else scores
 
 
-def attention(q, k, v, mask, trans_k=1, rows_first=0, scale=1.0, fill=-np.inf, shown=0):
+def attention(q, k, v, mask, trans_k=1, rows_first=0, scale=1.0, fill=-np.inf, shown=0, normalized=1):
     """What its parts give one after the other."""
-    out = matmul(shares(q, swap(k) if trans_k else k, mask, scale, fill, shown), v).done()
+    out = matmul(shares(q, swap(k) if trans_k else k, mask, scale, fill, shown, normalized), v).done()
     if rows_first:
         at = len(out.shape) - 2
         out = out.move(lambda x: np.moveaxis(x, at, at - rows_first))

@@ -743,7 +743,7 @@ static hyp_status make_attention(maker *m, hyp_op op)
         HYP_TRY(make_leaf(m, &mask, 1, &in[3]));
     }
     hyp_attr attrs[] = {attr_int(trans_k), attr_int(batch > 0 && chance(m, 40)), attr_float(chance(m, 50) ? 1 : -0.25),
-                        attr_float(-4), attr_int(chance(m, 50))};
+                        attr_float(-4), attr_int(chance(m, 50)), attr_int(in[3] != HYP_NO_VALUE || chance(m, 70))};
     return add(m, op, in, in[3] == HYP_NO_VALUE && chance(m, 50) ? 3 : 4, attrs, m->known.data[in[2]].bound, &out, 1);
 }
 

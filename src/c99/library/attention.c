@@ -13,6 +13,7 @@ struct hyp_attention {
     struct hyp_operand mask;     /* at: NULL where there is none of floats */
     const unsigned char *hidden; /* a mask of bools with the mask's strides, or NULL */
     int shown;                   /* whether a key is seen where that is true */
+    int plain;                   /* scores are weights as they are, without a softmax */
     float scale, fill, *y;
     long y_row, y_column;
 };
@@ -71,7 +72,7 @@ static void hyp_attend(const struct hyp_attention *s, float *room)
                                            .y_row = s->columns};
         hyp_multiply(&first);
         for (long r = 0; r < rows; r++) hyp_mask(s, row + r, scores + r * s->keys);
-        hyp_softmax(rows, s->keys, 1, scores, scores);
+        if (!s->plain) hyp_softmax(rows, s->keys, 1, scores, scores);
         hyp_multiply(&second);
         for (long r = 0; r < rows; r++)
             for (long j = 0; j < s->columns; j++) s->y[(row + r) * s->y_row + j * s->y_column] = y[r * s->columns + j];

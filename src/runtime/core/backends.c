@@ -30,8 +30,8 @@ const char *hyp_version(void) { return HYP_VERSION; }
 
 const char *hyp_version_details(void)
 {
-    _Static_assert(HYP_PLAN_MAJOR == 2 && HYP_PLAN_MINOR == 6, "the text below says so");
-    return "plan format 2.6\n"
+    _Static_assert(HYP_PLAN_MAJOR == 3 && HYP_PLAN_MINOR == 0, "the text below says so");
+    return "plan format 3.0\n"
            "backends: "
 #ifdef HYP_HAVE_CUDA
            "cuda (loaded at run time), "

@@ -23,6 +23,7 @@ typedef struct attention {
     int64_t matrices, rows, keys, first_keys, width, columns;
     int64_t block, blocks; /* rows of a block, blocks of a matrix */
     bool hides, shown;     /* the mask is of bools; they are true for what is seen */
+    bool plain;            /* scores are weights as they are */
     float scale, fill;
     int64_t panels_v, q, scores, y, floats; /* where these begin in the work space of a thread, behind the panels of k; its size */
     float bias[];                           /* of scores and of results: zeros */
@@ -95,12 +96,12 @@ static void attend(const attention_run *r, const hyp_walk *walk, int64_t first, 
     float *scores = work + s->scores, *y = begin_of(r, walk, Y) + first * o->row;
     scale_rows(s, kernels, begin_of(r, walk, Q) + first * s->operands[Q].row, rows, work + s->q);
     hyp_panels_multiply(kernels, &by_keys, rows, work + s->q, s->width, scores, stride);
-    for (int64_t i = 0; i < rows; i++) {
+    for (int64_t i = 0; i < rows && !s->plain; i++) {
         float *row = scores + i * stride;
         for (int64_t j = s->keys; j < stride; j++) row[j] = -INFINITY;
         if (s->operands[MASK].there) mask_row(r, walk, first + i, row);
     }
-    kernels->softmax(scores, scores, rows, stride, 1);
+    if (!s->plain) kernels->softmax(scores, scores, rows, stride, 1);
     if (o->column == 1) {
         hyp_panels_multiply(kernels, &by_columns, rows, scores, stride, y, o->row);
         return;
@@ -193,6 +194,7 @@ hyp_status hyp_cpu_prepare_attention(hyp_cpu_model *model, const int64_t *values
     s->scale = k->scale;
     s->fill = k->fill;
     s->shown = k->shown;
+    s->plain = k->plain;
     s->hides = k->mask && hyp_tensor_dtype(model->plan->program, k->mask->tensor) == HYP_BOOL;
     read_operands(k, values, s);
     bool can = lay_out(s) && hyp_mul_size((size_t)s->floats * sizeof(float), (size_t)model->device->threads, &bytes);

@@ -31,6 +31,7 @@ typedef struct attention {
     int64_t block, blocks, score_stride; /* rows of a block, blocks of a matrix, floats from row to row of the scores */
     int64_t grain;                       /* blocks that are worth a thread */
     bool masked, hides, shown;           /* there is a mask; it is of bools; they are true for what is seen */
+    bool plain;                          /* scores are weights as they are */
     float fill;
     size_t scratch_bytes; /* of oneDNN, for each thread */
     size_t worker_bytes;  /* of work, for each thread: the scores of a block, then that */
@@ -115,7 +116,7 @@ static void attend_blocks(void *state, int64_t begin, int64_t end, int thread)
         if (!tail) rows = s->block;
         multiply(r, thread, tail, SCORE, at[Q] + walk.offset[Q] + first * s->q_row, at[K] + walk.offset[K], scores,
                  scratch);
-        attend(r, scores, first, rows, s->masked ? walk.offset[MASK] : 0);
+        if (!s->plain) attend(r, scores, first, rows, s->masked ? walk.offset[MASK] : 0);
         multiply(r, thread, tail, MIX, scores, at[V] + walk.offset[V], at[Y] + walk.offset[Y] + first * s->y_row,
                  scratch);
         if (first + rows == s->rows) hyp_walk_next(&walk);
@@ -233,6 +234,7 @@ static void read_operands(const HypPlan__Attention *k, const int64_t *values, at
     s->masked = k->mask != NULL;
     s->fill = k->fill;
     s->shown = k->shown;
+    s->plain = k->plain;
     if (!k->mask) return;
     s->mask_row = values[k->mask->strides[k->n_batch]];
     s->mask_column = values[k->mask->strides[k->n_batch + 1]];

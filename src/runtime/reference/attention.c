@@ -33,7 +33,7 @@ static double part_element(const parts *x, int64_t i, int64_t j)
     return i < x->count ? element(&x->first, i, j) : element(&x->more, i - x->count, j);
 }
 
-/* The probabilities of row i. mask may be NULL. */
+/* The weights of row i: probabilities, or scores as they are. mask may be NULL. */
 static void attend(const HypPlan__Attention *s, const matrix *q, const parts *k, const matrix *mask, int64_t i,
                    int64_t keys, int64_t width, double *p)
 {
@@ -48,6 +48,7 @@ static void attend(const HypPlan__Attention *s, const matrix *q, const parts *k,
             p[j] += element(mask, i, j);
         most = fmax(most, p[j]);
     }
+    if (s->plain) return;
     for (int64_t j = 0; j < keys; j++) sum += p[j] = exp(p[j] - most);
     for (int64_t j = 0; j < keys; j++) p[j] /= sum;
 }

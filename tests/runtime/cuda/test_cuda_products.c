@@ -388,7 +388,7 @@ static void products_of_any_rows_equal_reference(void **state)
 /* ---- attention ----------------------------------------------------------------------------------------------- */
 
 enum { BY_HEAD, BY_ROW, LAYOUTS }; /* [batch, heads, rows, width] or [batch, rows, heads, width] */
-enum { NO_MASK, NUMBERS, HIDES, SHOWS, MASKS };
+enum { NO_MASK, NUMBERS, HIDES, SHOWS, MASKS, PLAIN }; /* PLAIN: no softmax, and so no mask */
 
 typedef struct attended {
     int64_t batch, heads, rows, keys, width, columns;
@@ -437,7 +437,8 @@ static void check_attention(hyp_dtype dtype, const attended *a, void (*compare)(
                              a->shared ? a->batch * a->keys : all * a->rows * a->keys, all * a->rows * a->columns};
     static const char *const names[] = {"q", "k", "v", "mask"};
     uint32_t in[4];
-    size_t inputs = a->mask == NO_MASK ? 3 : 4;
+    bool masked = a->mask != NO_MASK && a->mask != PLAIN;
+    size_t inputs = masked ? 4 : 3;
     for (size_t i = 0; i < inputs; i++)
         in[i] = pb_input(&builder, names[i], i < 3 || a->mask == NUMBERS ? dtype : HYP_BOOL, 1,
                          pb_consts(&builder, 1, &sizes[i]));
@@ -452,15 +453,16 @@ static void check_attention(hyp_dtype dtype, const attended *a, void (*compare)(
     s->scale = a->scale;
     s->fill = a->shared ? -3.4028235e38F : -INFINITY;
     s->shown = a->mask == SHOWS;
+    s->plain = a->mask == PLAIN;
     s->q = attended_in(in[0], a, a->rows, a->width, false, 0);
     s->k = attended_in(in[1], a, a->keys, a->width, a->shared, 0);
     if (a->keys_last)
         s->k = pb_attended(&builder, in[1], 4,
                            (int64_t[]){kv * a->width * a->keys, a->shared ? 0 : a->width * a->keys, 1, a->keys}, 0);
     s->v = attended_in(in[2], a, a->keys, a->columns, a->shared, kv * a->columns);
-    if (a->mask != NO_MASK && a->shared)
+    if (masked && a->shared)
         s->mask = pb_attended(&builder, in[3], 4, (int64_t[]){a->keys, 0, 0, 1}, 0);
-    else if (a->mask != NO_MASK)
+    else if (masked)
         s->mask = pb_attended(&builder, in[3], 4,
                               (int64_t[]){a->heads * a->rows * a->keys, a->rows * a->keys, a->keys, 1}, 0);
     s->y = attended_in(y, a, a->rows, a->columns, false, 0);
@@ -621,6 +623,25 @@ static void attention_takes_any_scale(void **state)
             }
 }
 
+/* Where keys are many they are split among blocks, whose parts are sums of products as they are. Scales are small, so that the
+ * results are. */
+static void attention_without_a_softmax_is_two_products(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][4] = {/* rows, keys, width, columns */
+                                        {64, 64, 64, 64}, {1, 300, 64, 64}, {5, 520, 16, 8}, {9, 40, 31, 33}, {70, 65, 128, 100},
+                                        {1, 1, 1, 1},     {3, 9, 256, 200}, {0, 4, 8, 8},    {4, 0, 8, 8},    {4, 5, 0, 8}};
+    for (int t = 0; t < FLOATS; t++)
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+            const int64_t *s = shapes[i];
+            check_attention(floats[t], &(attended){1, 2, s[0], s[1], s[2], s[3], i % 2 ? BY_HEAD : BY_ROW, PLAIN, i % 3 == 0,
+                                                   i % 4 == 3, i % 2 ? -0.01F : 0.02F},
+                            i == 0 ? check_every_way : pair_check_once);
+        }
+    check_attention(HYP_BF16, &(attended){1, 6, 130, 70, 64, 48, BY_ROW, PLAIN, false, false, 0.02F}, pair_check_once);
+    check_attention(HYP_BF16, &(attended){1, 1, 3, 20, 8, 8, BY_HEAD, PLAIN, false, false, 0.3F}, check_tuned);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -642,6 +663,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(attention_runs_by_the_kernel_that_was_measured_to_be_fastest),
         cmocka_unit_test(attention_reads_keys_in_two_parts),
         cmocka_unit_test(attention_takes_any_scale),
+        cmocka_unit_test(attention_without_a_softmax_is_two_products),
     };
     if (!device_start(&dev, argc, argv)) return 77;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -114,6 +114,17 @@ template <typename C> __device__ __forceinline__ C shifted(const hyp_cuda_attent
     return shift == shift ? score * (C)p.scale + shift : (C)p.fill;
 }
 
+// What a row starts with. Without a softmax all parts of a row are of the size that a largest score of 0 stands for, and its
+// sum is 1, of whoever has the first key: so they are put together, and divided, as with one.
+template <typename C> __device__ __forceinline__ C start_of(const hyp_cuda_attention &p)
+{
+    return p.plain ? (C)0 : (C)-INFINITY;
+}
+template <typename C> __device__ __forceinline__ C plain_sum(const hyp_cuda_attention &p, bool first)
+{
+    return p.plain && first ? (C)1 : (C)0;
+}
+
 // VECTOR elements of a row from a column on, zeros from column `end` on.
 template <bool VECTORS, typename T>
 __device__ __forceinline__ vector<T> load_vector(const hyp_cuda_matrix &m, const T *base, int64_t row, int64_t column,

@@ -30,7 +30,7 @@ template <int D> __device__ __forceinline__ void attention_fma(const hyp_cuda_at
         float top[MINE], sum[MINE], result[MINE][D / 16];
 #pragma unroll
         for (int i = 0; i < MINE; i++) {
-            top[i] = -INFINITY, sum[i] = 0;
+            top[i] = start_of<float>(p), sum[i] = plain_sum<float>(p, key == 0 && x == 0);
             for (int j = 0; j < D / 16; j++) result[i][j] = 0;
         }
         __syncthreads();
@@ -75,6 +75,12 @@ template <int D> __device__ __forceinline__ void attention_fma(const hyp_cuda_at
                         s[i][j] = shifted(p, s[i][j], shifts[(y + 8 * i) * (int)p.shift_step + x + 16 * j]);
 #pragma unroll
             for (int i = 0; i < MINE; i++) {
+                if (p.plain) {
+#pragma unroll
+                    for (int j = 0; j < EACH; j++)
+                        weights[(y + 8 * i) * WEIGHT_STEP + x + 16 * j] = s[i][j] * (float)p.scale;
+                    continue;
+                }
                 float most = top[i];
 #pragma unroll
                 for (int j = 0; j < EACH; j++) most = larger(s[i][j], most);

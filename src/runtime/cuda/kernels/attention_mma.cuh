@@ -38,7 +38,7 @@ template <typename T, int D, int M> struct warp_rows {
         load_matrices(to, in_tile<T, D>(tile, ((int)threadIdx.x / 32 * M + m) * 16 + lane % 16, 2 * i + lane / 16));
     }
 
-    __device__ __forceinline__ void start(T *tile)
+    __device__ __forceinline__ void start(const hyp_cuda_attention &p, T *tile, bool first)
     {
 #pragma unroll
         for (int m = 0; m < M; m++) {
@@ -47,7 +47,10 @@ template <typename T, int D, int M> struct warp_rows {
 #pragma unroll
             for (int i = 0; i < D / 8; i++)
                 for (int j = 0; j < 4; j++) result[m][i][j] = 0;
-            for (int half = 0; half < 2; half++) top[m][half] = -INFINITY, sum[m][half] = 0;
+            for (int half = 0; half < 2; half++) {
+                top[m][half] = start_of<float>(p);
+                sum[m][half] = plain_sum<float>(p, first && threadIdx.x % 4 == 0);
+            }
         }
     }
 
@@ -98,6 +101,16 @@ template <typename T, int D, int M> struct warp_rows {
                     s[m][n][2 * half] = shifted(p, s[m][n][2 * half], by.x);
                     s[m][n][2 * half + 1] = shifted(p, s[m][n][2 * half + 1], by.y);
                 }
+    }
+
+    // Scores become weights where there is no softmax.
+    __device__ __forceinline__ static void scale(scores &s, float by)
+    {
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int n = 0; n < PIECES; n++)
+                for (int j = 0; j < 4; j++) s[m][n][j] *= by;
     }
 
     // Scores become exponentials, and what there is of the result is scaled to them.
@@ -214,7 +227,7 @@ template <typename T, int D, int M> __device__ __forceinline__ void attention_mm
         if (alike && has_shifts(p, key)) seen = keep_shift(shifts, load_shift<T>(p, at.mask, key));
         copies_end();
         __syncthreads();
-        rows.start(query);
+        rows.start(p, query, key == 0);
         // values travel while the scores are computed; the next keys, and a shift for each, while they are mixed
 #pragma unroll 1
         for (; key < end; key += KEYS) {
@@ -232,7 +245,10 @@ template <typename T, int D, int M> __device__ __forceinline__ void attention_mm
             if (more) load_tile<T, D, KEYS>(keys, p.k, at.k, key + KEYS, p.keys, p.width);
             if (!hidden) {
                 if (shift) rows.shift(p, shifts, s);
-                rows.weigh(s, unit);
+                if (p.plain)
+                    rows.scale(s, (float)p.scale);
+                else
+                    rows.weigh(s, unit);
                 rows.mix(values, s);
             }
             values_here = false;

@@ -100,6 +100,15 @@ template <typename T, typename C> struct row_state {
             for (int i = 0; i < VECTOR<T>; i++) result[i] += weight * v[j][i];
         }
     }
+    // The same where scores times a factor are weights.
+    template <int KEYS>
+    __device__ __forceinline__ void add_plain(const C (&score)[KEYS], const key_piece<T> (&v)[KEYS], C factor)
+    {
+#pragma unroll
+        for (int j = 0; j < KEYS; j++)
+#pragma unroll
+            for (int i = 0; i < VECTOR<T>; i++) result[i] += score[j] * factor * v[j][i];
+    }
     __device__ __forceinline__ void scale(C by)
     {
         sum *= by;
@@ -204,6 +213,10 @@ __device__ __forceinline__ void attend_keys(const hyp_cuda_attention &p, const o
         for (int other = lanes / 2; other > 0; other /= 2)
 #pragma unroll
             for (int j = 0; j < KEYS; j++) score[j] += __shfl_xor_sync(EVERY_LANE, score[j], other);
+        if (p.plain) {
+            state.add_plain(score, v, (C)p.scale);
+            continue;
+        }
 #pragma unroll
         for (int j = 0; j < KEYS; j++) score[j] = shifted(p, score[j], shift[j]);
         state.add(score, v, unit);
@@ -231,7 +244,7 @@ template <typename T> __device__ __forceinline__ void attention_rows(const hyp_c
         int64_t first = (block - all * p.splits.size) * p.split_keys;
         int64_t end = first + p.split_keys < p.keys ? first + p.split_keys : p.keys;
         operands<T> at = operands_at<T>(p, index);
-        row_state<T, C> state = {(C)-INFINITY, 0, {}};
+        row_state<T, C> state = {start_of<C>(p), plain_sum<C>(p, first == 0 && (int)threadIdx.x < lanes), {}};
         if (p.k.vector && p.v.vector && p.more_k.vector && p.more_v.vector)
             attend_keys<T, true>(p, at, query, row, first, end, column0, mine, state);
         else

@@ -20,13 +20,22 @@ template <typename T, int D, int ROWS>
 __device__ __noinline__ void load_tile_elements(T *tile, const T *from, int64_t row_step, int64_t column_step, int rows,
                                                 int width)
 {
+    constexpr int AT_ONCE = 16, STEP = HYP_CUDA_ATTENTION_THREADS; // loads that are under way together
+    static_assert(ROWS * D % (AT_ONCE * STEP) == 0, "every thread has whole batches");
     bool down = row_step == 1; // neighbours in memory go to neighbouring threads
 #pragma unroll 1
-    for (int i = (int)threadIdx.x; i < ROWS * D; i += HYP_CUDA_ATTENTION_THREADS) {
-        int row = down ? i % ROWS : i / D, c = down ? i / ROWS : i % D;
-        bool there = row < rows && c < width;
-        in_tile<T, D>(tile, row, c / VECTOR<T>)[c % VECTOR<T>] =
-            there ? from[row * row_step + c * column_step] : T(0.0f);
+    for (int first = (int)threadIdx.x; first < ROWS * D; first += AT_ONCE * STEP) {
+        T numbers[AT_ONCE];
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) {
+            int i = first + j * STEP, row = down ? i % ROWS : i / D, c = down ? i / ROWS : i % D;
+            numbers[j] = row < rows && c < width ? from[row * row_step + c * column_step] : T(0.0f);
+        }
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) {
+            int i = first + j * STEP, row = down ? i % ROWS : i / D, c = down ? i / ROWS : i % D;
+            in_tile<T, D>(tile, row, c / VECTOR<T>)[c % VECTOR<T>] = numbers[j];
+        }
     }
 }
 
@@ -132,7 +141,7 @@ __device__ __forceinline__ void merge_tiles(const hyp_cuda_attention &p, int64_t
 // Must scores of the tile from this key on be shifted?
 __device__ __forceinline__ bool has_shifts(const hyp_cuda_attention &p, int64_t first)
 {
-    return p.masked != HYP_CUDA_MASK_NONE || first + HYP_CUDA_ATTENTION_KEYS > p.keys;
+    return !p.plain && (p.masked != HYP_CUDA_MASK_NONE || first + HYP_CUDA_ATTENTION_KEYS > p.keys);
 }
 
 // Loads what is added to the scores of a tile, -inf for rows and keys that there are not. One row serves all where they

@@ -537,7 +537,7 @@ typedef struct hyp_cuda_attention {
     uint32_t masked;      /* HYP_CUDA_MASK_NONE ... */
     uint32_t lane_bits;   /* attention_rows: 2^lane_bits lanes have a key together */
     uint32_t past_stands; /* attention_rows: nothing in the run writes what k and v are */
-    uint32_t pad;
+    uint32_t plain;       /* weights are scores times `scale`, without a softmax; there is no mask, and unit is 1 */
     uint32_t shift_step; /* else: HYP_CUDA_SHIFT_STEP, or 0 where the mask is the same for every row */
     double scale, fill;  /* as exponents of 2; without a mask the scale is 1 */
     double unit;         /* what scores are multiplied by: the scale without a mask, then positive, else 1 */

@@ -154,7 +154,7 @@ static size_t tile_bytes(const hyp_cuda_attention *p, hyp_dtype dtype, bool tall
 {
     enum { KEYS = HYP_CUDA_ATTENTION_KEYS };
     int64_t rows = tile_rows(tall), span = is_wide(p) ? 128 : 64;
-    bool shifts = p->masked != HYP_CUDA_MASK_NONE || p->keys % KEYS != 0;
+    bool shifts = !p->plain && (p->masked != HYP_CUDA_MASK_NONE || p->keys % KEYS != 0);
     int64_t elements = dtype != HYP_F32 ? (rows + 2 * KEYS) * span / 2
                                         : 2 * HYP_CUDA_TILE_FLOATS(span) + HYP_CUDA_KEY_FLOATS(span);
     if (shifts) elements += (p->shift_step ? rows : 2) * HYP_CUDA_SHIFT_STEP; /* the second: loaded ahead */
@@ -248,8 +248,8 @@ void hyp_cuda_offer_attention(const hyp_cuda_device *d, const hyp_cuda_attention
     bool enough = matrices * ((p->rows + tile_rows(true) - 1) / tile_rows(true)) >= 2 * d->multiprocessors;
     hyp_choice_init(out);
     snprintf(out->key, sizeof out->key,
-             "attention %s %lld: %lld rows, %lld keys%s, heads %lld %lld, mask %u %d, vectors %d%d%d%d", hyp_dtype_name(dtype),
-             (long long)matrices, (long long)p->rows, (long long)p->keys, two_parts ? " in two parts" : "",
+             "attention%s %s %lld: %lld rows, %lld keys%s, heads %lld %lld, mask %u %d, vectors %d%d%d%d",
+             p->plain ? " without softmax" : "", hyp_dtype_name(dtype), (long long)matrices, (long long)p->rows, (long long)p->keys, two_parts ? " in two parts" : "",
              (long long)p->width, (long long)p->columns, p->masked, p->shift_step != 0, p->q.vector != 0, p->k.vector != 0,
              p->v.vector != 0, p->y.vector != 0);
     hyp_choice_offer(out, "rows", BY_ROWS, hyp_cuda_own_seconds * rows / few + floor, NULL);
@@ -293,6 +293,7 @@ hyp_status hyp_cuda_add_attention(hyp_cuda_build *b, const HypPlan__Attention *k
     int64_t matrices = place_operands(a, b, k);
     hyp_dtype mask = k->mask ? hyp_cuda_dtype(b->program, k->mask->tensor) : HYP_DTYPE_NONE;
     hyp_cuda_set_scores(p, mask, k->shown, (double)k->scale, (double)k->fill);
+    if (k->plain) p->plain = 1, p->scale = (double)k->scale, p->unit = 1, p->masked = HYP_CUDA_MASK_NONE;
     a->grid.block_y = 1;
     hyp_choice choice;
     hyp_cuda_offer_attention(b->session->model->device, p, dtype, matrices, k->more_k != NULL, &choice);
