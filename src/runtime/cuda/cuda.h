@@ -62,6 +62,15 @@ typedef struct hyp_cuda_device {
     atomic_int lost;     /* lib.lost */
 } hyp_cuda_device;
 
+/* A weight as convolutions on tiles of so many results a side read it: tile_weights.c. */
+typedef struct hyp_cuda_made {
+    uint32_t tensor;
+    int side;
+    size_t users; /* ops; 0: it is about to go */
+    CUdeviceptr at;
+    size_t bytes;
+} hyp_cuda_made;
+
 typedef struct hyp_cuda_model {
     hyp_cuda_device *device;
     const hyp_plan *plan;
@@ -70,6 +79,9 @@ typedef struct hyp_cuda_model {
     uint32_t gated;         /* the first step that writes over variables, and is left out where a run has failed before; all behind
                              * it are gated, too. As many as there are steps: none */
     hyp_cuda_images images; /* kernels that the plan's device section has for this device */
+    pthread_mutex_t making; /* of `made`; held while some of it is made */
+    hyp_mem_account *account; /* of the thread that has loaded it */
+    HYP_VEC(hyp_cuda_made) made;
 } hyp_cuda_model;
 
 /* Memory that is the session's until it is replaced; then it is the list's. */

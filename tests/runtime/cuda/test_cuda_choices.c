@@ -277,9 +277,21 @@ static void convolutions_run_in_the_way_that_was_measured_to_be_fastest(void **s
         {HYP_F32, {1, 3, 64, 1, 224, 7, 2, 3}, false, "cudnn", "plain"},
         {HYP_BF16, {1, 3, 64, 1, 224, 7, 2, 3}, false, "cudnn", "plain"},
         {HYP_BF16, {8, 3, 64, 1, 224, 7, 2, 3}, true, "cudnn", "plain"},
-        {HYP_F32, {1, 64, 64, 1, 56, 3, 1, 1}, true, "unfolded", "unfolded"},
-        {HYP_F32, {8, 64, 64, 1, 56, 3, 1, 1}, true, "unfolded", "unfolded"},
-        {HYP_F32, {1, 64, 64, 1, 56, 3, 1, 1}, false, "cudnn", "plain"},
+        {HYP_F32, {1, 64, 64, 1, 56, 3, 1, 1}, true, "tiles", "tiles"},
+        {HYP_F32, {8, 64, 64, 1, 56, 3, 1, 1}, true, "tiles", "tiles"},
+        {HYP_F32, {1, 64, 64, 1, 224, 3, 1, 1}, true, "tiles", "tiles"},
+        {HYP_F32, {1, 3, 64, 1, 224, 3, 1, 1}, false, "cudnn", "tiles"},
+        {HYP_F32, {1, 256, 256, 1, 56, 3, 1, 1}, true, "tiles", "tiles"},
+        {HYP_F32, {1, 512, 512, 1, 28, 3, 1, 1}, true, "tiles", "tiles"},
+        {HYP_F32, {1, 512, 512, 1, 14, 3, 1, 1}, true, "small tiles", "small tiles"},
+        {HYP_F32, {1, 256, 256, 1, 14, 3, 1, 1}, true, "small tiles", "small tiles"},
+        {HYP_F32, {1, 512, 512, 1, 7, 3, 1, 1}, true, "small tiles", "small tiles"},
+        {HYP_F32, {1, 64, 96, 1, 35, 3, 1, 1}, true, "small tiles", "small tiles"},
+        {HYP_F32, {8, 256, 256, 1, 14, 3, 1, 1}, true, "tiles", "tiles"},
+        {HYP_F32, {1, 64, 64, 1, 56, 3, 2, 1}, true, "unfolded", "unfolded"},
+        {HYP_F32, {1, 128, 128, 1, 28, 5, 1, 2}, true, "unfolded", "unfolded"},
+        {HYP_F32, {1, 64, 64, 1, 56, 3, 1, 1}, false, "tiles", "tiles"},
+        {HYP_F32, {1, 64, 64, 4, 56, 3, 1, 1}, false, "cudnn", "plain"},
         {HYP_BF16, {1, 64, 64, 1, 56, 3, 1, 1}, true, "unfolded", "unfolded"},
         {HYP_BF16, {4, 64, 64, 1, 56, 3, 1, 1}, true, "unfolded", "unfolded"},
         {HYP_BF16, {5, 64, 64, 1, 56, 3, 1, 1}, true, "cudnn", "unfolded"},
@@ -291,7 +303,8 @@ static void convolutions_run_in_the_way_that_was_measured_to_be_fastest(void **s
         {HYP_F16, {64, 256, 512, 1, 56, 1, 1, 0}, true, "product", "product"},
         {HYP_F16, {64, 256, 512, 1, 56, 1, 2, 0}, true, "cudnn", "unfolded"},
         {HYP_F16, {1, 512, 512, 1, 512, 3, 1, 1}, true, "cudnn", "plain"},
-        {HYP_F32, {1, 512, 512, 1, 256, 3, 1, 1}, true, "cudnn", "plain"},
+        {HYP_F32, {1, 512, 512, 1, 256, 3, 1, 1}, true, "tiles", "tiles"},
+        {HYP_F32, {1, 512, 512, 1, 256, 3, 2, 1}, true, "cudnn", "plain"},
         {HYP_BF16, {1, 96, 96, 96, 56, 3, 1, 1}, true, "depthwise", "depthwise"},
         {HYP_BF16, {1, 100, 100, 100, 56, 3, 2, 1}, true, "plain", "plain"},
         {HYP_F32, {1, 96, 192, 96, 56, 3, 1, 1}, true, "plain", "plain"},
@@ -323,7 +336,7 @@ static void convolutions_run_in_the_way_that_was_measured_to_be_fastest(void **s
     hyp_choice c;
     offer_conv(&cases[3], true, &c);
     assert_string_equal(c.key, "conv f32 1: 64 56 56 by 64 64 3 3 strides 1 1 dilations 1 1 pads 1 1 1 1 groups 1 act 20 last yyyn");
-    assert_int_equal(hyp_choice_open(&c), 3);
+    assert_int_equal(hyp_choice_open(&c), 5);
 }
 
 /* ---- attention ----------------------------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 #include "sample.cu"
 #include "regions.cu"
 #include "windows.cu"
+#include "tiles.cu"
 #include "pool_gradient.cu"
 #include "recurrent.cu"
 #include "nn.cu"

@@ -166,10 +166,10 @@ static const hyp_cuda_conv_way depthwise_way = {"depthwise", depthwise_cannot, d
 /* ---- choosing ------------------------------------------------------------------------------------------------ */
 
 /* Of equals the first is taken. */
-enum { MOST_WAYS = 6 };
+enum { MOST_WAYS = 8 };
 static const hyp_cuda_conv_way *const ways[HYP_CUDA_CONV_GRADIENTS][MOST_WAYS] = {
-    {&depthwise_way, &hyp_cuda_conv_product, &hyp_cuda_conv_unfolded, &hyp_cuda_conv_cudnn, &hyp_cuda_conv_cudnn_last,
-     &plain},
+    {&depthwise_way, &hyp_cuda_conv_product, &hyp_cuda_conv_unfolded, &hyp_cuda_conv_tiles, &hyp_cuda_conv_small_tiles,
+     &hyp_cuda_conv_cudnn, &hyp_cuda_conv_cudnn_last, &plain},
     {&hyp_cuda_gradient_cudnn, &hyp_cuda_gradient_cudnn_last, &hyp_cuda_conv_transpose_plain},
     {&hyp_cuda_gradient_cudnn, &hyp_cuda_gradient_cudnn_last, &hyp_cuda_conv_weights_plain}};
 
@@ -214,8 +214,10 @@ void hyp_cuda_offer_conv(const hyp_cuda_build *b, const hyp_cuda_conv_step *step
     hyp_choice_init(out);
     set_key(b, step, out);
     const hyp_cuda_conv_way *const *list = ways[step->gradient];
-    for (uint32_t i = 0; i < MOST_WAYS && list[i]; i++)
-        hyp_choice_offer(out, list[i]->name, i, list[i]->seconds(step, floor), list[i]->cannot(b, step));
+    for (uint32_t i = 0; i < MOST_WAYS && list[i]; i++) {
+        const char *cannot = list[i]->cannot(b, step);
+        hyp_choice_offer(out, list[i]->name, i, cannot ? 0 : list[i]->seconds(step, floor), cannot);
+    }
 }
 
 static hyp_status add_way(hyp_cuda_build *b, const void *step, uint32_t form)
@@ -239,7 +241,8 @@ hyp_status hyp_cuda_add_conv(hyp_cuda_build *b, const HypPlan__Call *k, const hy
                                .y = k->outputs[0],
                                .bias_plus1 = hyp_plan_call_input(k, 2),
                                .added_plus1 = hyp_plan_call_input(k, 3),
-                               .dtype = c->in[0].dtype};
+                               .dtype = c->in[0].dtype,
+                               .tf32 = hyp_cuda_is_tf32(b->program)};
     HYP_TRY(hyp_kernel_read_conv(c, false, &step.conv));
     bool leaky = step.conv.act == HYP_PW_LEAKY_RELU; /* in a pass of its own: no library has it, nor a kernel of ours */
     step.act = leaky ? HYP_PW_CAST : (uint32_t)step.conv.act;

@@ -23,6 +23,7 @@ typedef struct hyp_cuda_conv_step {
     bool weight_kn;                                 /* weight_last, and [C M]: of one element */
     bool computes_weights;                          /* a run does so: they are no constants */
     hyp_dtype dtype;
+    bool tf32;    /* products of f32 may be rounded so */
     uint32_t act; /* HYP_PW_RELU ..., CLIP: from 0 to 6, CAST: none */
 } hyp_cuda_conv_step;
 
@@ -38,6 +39,8 @@ typedef struct hyp_cuda_conv_way {
 } hyp_cuda_conv_way;
 extern const hyp_cuda_conv_way hyp_cuda_conv_product;  /* conv_product.c: filters of one element, as a layer */
 extern const hyp_cuda_conv_way hyp_cuda_conv_unfolded; /* conv_product.c: windows are written out, and multiplied */
+/* conv_tiles.c: 3x3 with stride 1, on tiles of 4x4 and of 2x2 results */
+extern const hyp_cuda_conv_way hyp_cuda_conv_tiles, hyp_cuda_conv_small_tiles;
 /* conv_cudnn.c: in the order of the weights, and with the channels last where a run computes the weights */
 extern const hyp_cuda_conv_way hyp_cuda_conv_cudnn, hyp_cuda_conv_cudnn_last;
 /* conv_gradients.c: in the plan's order, and with the channels last */
@@ -60,6 +63,9 @@ static inline double hyp_cuda_plain_seconds(const hyp_cuda_conv_step *step, doub
     return 2 * hyp_cuda_library_seconds + floor +
            product * (double)v->y->count * (double)v->in_channels * (double)v->window.kernel_count;
 }
+
+/* Does every digit of f32 count? */
+static inline bool hyp_cuda_is_strict(const hyp_cuda_conv_step *step) { return step->dtype == HYP_F32 && !step->tf32; }
 
 /* Gives a box for copies of images its lane `lane`: the strides of dense [images, channels, spatial...] of these dims
  * in one order or the other. Its axes are the spatial ones, innermost first, then channels, then images; extents are

@@ -357,6 +357,17 @@ hyp_status hyp_cuda_add_plain(hyp_cuda_build *b, const hyp_cuda_product *product
     return found ? HYP_OK : no_algorithm(b, g);
 }
 
+hyp_status hyp_cuda_add_tuned(hyp_cuda_build *b, const hyp_cuda_product *product, const hyp_cuda_operand *a,
+                              const hyp_cuda_operand *x, const hyp_cuda_operand *y)
+{
+    const hyp_cuda_rest nothing = {0};
+    const ways w = ways_of(product, &nothing);
+    hyp_cuda_epilogue way;
+    gemm *g;
+    HYP_TRY(add_gemm(b, product, 1, *a, *x, 0, *y, &g));
+    return settle(b, g, &w, &way);
+}
+
 /* Parts lie behind what the library may use, of which half is left. */
 static size_t parts_at(const hyp_cuda_session *s, const hyp_cuda_product *p, uint32_t parts)
 {

@@ -18,16 +18,22 @@ typedef struct hyp_cuda_layers {
  * sums split into parts. */
 void hyp_cuda_offer_layers(const hyp_cuda_build *b, const hyp_cuda_layers *layers, hyp_choice *out);
 
-/* Where an operand of a product lies: in a tensor, in the session's room or in its workspace, so many bytes on. */
+/* Where an operand of a product lies: in a tensor, in the session's room or in its workspace, so many bytes on, or at an
+ * address. */
 typedef struct hyp_cuda_operand {
-    enum { HYP_CUDA_IN_TENSOR, HYP_CUDA_IN_ROOM, HYP_CUDA_IN_WORKSPACE } in;
-    uint32_t tensor;
-    size_t offset;
+    enum { HYP_CUDA_IN_TENSOR, HYP_CUDA_IN_ROOM, HYP_CUDA_IN_WORKSPACE, HYP_CUDA_AT_ADDRESS } in;
+    uint32_t tensor; /* in any case: of the same type */
+    size_t offset;   /* or the address */
 } hyp_cuda_operand;
 
 static inline CUdeviceptr hyp_cuda_operand_at(const hyp_cuda_session *s, const hyp_cuda_operand *o)
 {
-    return (o->in == HYP_CUDA_IN_ROOM ? s->room : o->in == HYP_CUDA_IN_WORKSPACE ? s->workspace : s->at[o->tensor]) + o->offset;
+    switch (o->in) {
+    case HYP_CUDA_IN_ROOM: return s->room + o->offset;
+    case HYP_CUDA_IN_WORKSPACE: return s->workspace + o->offset;
+    case HYP_CUDA_AT_ADDRESS: return (CUdeviceptr)o->offset;
+    default: return s->at[o->tensor] + o->offset;
+    }
 }
 
 /* pitch.c: y[rows_y, row] = what `from` says of x (x_row, rows), with zeros where x has nothing; elements of 2 or 4 bytes. */
@@ -39,6 +45,10 @@ HYP_NODISCARD hyp_status hyp_cuda_add_pitch(hyp_cuda_build *b, const hyp_cuda_pi
 HYP_NODISCARD hyp_status hyp_cuda_add_plain(hyp_cuda_build *b, const hyp_cuda_product *product,
                                             const hyp_cuda_operand *a, const hyp_cuda_operand *x,
                                             const hyp_cuda_operand *y, size_t workspace);
+/* gemm.c: the same, tuned as that of a layer is. */
+HYP_NODISCARD hyp_status hyp_cuda_add_tuned(hyp_cuda_build *b, const hyp_cuda_product *product,
+                                            const hyp_cuda_operand *a, const hyp_cuda_operand *x,
+                                            const hyp_cuda_operand *y);
 /* Layer l of a step by cuBLASLt. */
 HYP_NODISCARD hyp_status hyp_cuda_add_layer(hyp_cuda_build *b, const HypPlan__Linear *k, size_t l);
 /* Adds the product of a step's one layer, its sums split into parts, f32 [parts, m, n] at *out_offset of the session's

@@ -24,6 +24,7 @@ static void unload(void *model)
         if (entered) hyp_cuda_leave(m->device);
     }
     hyp_free(m->channels_last);
+    pthread_mutex_destroy(&m->making);
     hyp_free(m);
 }
 
@@ -134,6 +135,8 @@ static hyp_status load(void *device, const hyp_plan *plan, void **out_model, hyp
     HYP_TRY(hyp_reference_check_calls(p, diag));
     hyp_cuda_model *m = hyp_calloc(1, sizeof *m);
     if (!m) return hyp_fail_memory(diag, sizeof *m);
+    pthread_mutex_init(&m->making, NULL);
+    m->account = hyp_mem_charged();
     m->device = device;
     m->plan = plan;
     m->gated = (uint32_t)p->n_steps;

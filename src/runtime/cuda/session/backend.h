@@ -106,6 +106,15 @@ HYP_NODISCARD hyp_status hyp_cuda_find_filters(hyp_cuda_model *m, hyp_diag *diag
 bool hyp_cuda_is_matrix_filter(const HypPlan__Program *p, uint32_t tensor);
 HYP_NODISCARD hyp_status hyp_cuda_turn_filters(const hyp_cuda_model *m, uint32_t tensor, void **out, hyp_diag *diag);
 
+/* tile_weights.c: a weight as products of tiles of `side` results a side read it, for `args`, which has no addresses:
+ * for who calls the second one, with the model that the session had, when ops no longer read it; 0 is safe.
+ * HYP_ERR_UNSUPPORTED: there is no memory for it. Any thread. */
+struct hyp_cuda_tile_weights;
+HYP_NODISCARD hyp_status hyp_cuda_take_tile_weights(hyp_cuda_session *s, uint32_t tensor, int side,
+                                                    const struct hyp_cuda_tile_weights *args, CUdeviceptr *out,
+                                                    hyp_diag *diag);
+void hyp_cuda_drop_tile_weights(hyp_cuda_model *m, CUdeviceptr at);
+
 /* weights.c: m->weights, and the end of it. */
 HYP_NODISCARD hyp_status hyp_cuda_load_weights(hyp_cuda_model *m, hyp_diag *diag);
 void hyp_cuda_drop_weights(const hyp_cuda_model *m);

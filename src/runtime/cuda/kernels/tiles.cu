@@ -1,0 +1,307 @@
+// tiles.cu - convolutions by 3x3 with stride 1 on tiles: what is in front of the products and behind them.
+//
+// Results of a tile of 4x4 are sums over products of polynomials (Winograd, "Arithmetic Complexity of Computations",
+// 1980; Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016): 36 multiplications for each pair of
+// channels in place of 144. Polynomials are evaluated at 0, +-5/8, +-3/2 and infinity, as on the CPU; for tiles of 2x2,
+// of 16 in place of 36, at 0,
+// +-1 and infinity.
+//
+// Part of image.cu, after windows.cu.
+
+#include "runtime/cuda/kernels/tiles_args.h"
+
+inline namespace hyp_device
+{
+
+enum { TILE_TAPS = 3 }; // of a window, a side
+
+// Numbers of neighbouring channels.
+template <int WIDE> struct lanes {
+    float v[WIDE];
+};
+#define LANES_OP(op)                                                                                                   \
+    template <int W> __device__ __forceinline__ lanes<W> operator op(const lanes<W> &a, const lanes<W> &b)             \
+    {                                                                                                                  \
+        lanes<W> y;                                                                                                    \
+        _Pragma("unroll") for (int e = 0; e < W; e++) y.v[e] = a.v[e] op b.v[e];                                       \
+        return y;                                                                                                      \
+    }
+LANES_OP(+)
+LANES_OP(-)
+#undef LANES_OP
+template <int W> __device__ __forceinline__ lanes<W> operator*(float a, const lanes<W> &b)
+{
+    lanes<W> y;
+#pragma unroll
+    for (int e = 0; e < W; e++) y.v[e] = a * b.v[e];
+    return y;
+}
+
+// At multiples of their size.
+template <int W> __device__ __forceinline__ lanes<W> load_lanes(const float *at)
+{
+    lanes<W> y;
+    if constexpr (W == 4) {
+        float4 bits = *(const float4 *)at;
+        y.v[0] = bits.x, y.v[1] = bits.y, y.v[2] = bits.z, y.v[3] = bits.w;
+    } else if constexpr (W == 2) {
+        float2 bits = *(const float2 *)at;
+        y.v[0] = bits.x, y.v[1] = bits.y;
+    } else {
+        y.v[0] = *at;
+    }
+    return y;
+}
+template <int W> __device__ __forceinline__ void store_lanes(float *at, const lanes<W> &y)
+{
+    if constexpr (W == 4)
+        *(float4 *)at = make_float4(y.v[0], y.v[1], y.v[2], y.v[3]);
+    else if constexpr (W == 2)
+        *(float2 *)at = make_float2(y.v[0], y.v[1]);
+    else
+        *at = y.v[0];
+}
+
+// The polynomials of tiles of so many results a side.
+template <int SIDE> struct polynomials;
+
+template <> struct polynomials<4> {
+    static constexpr float A = 0.625f, B = 1.5f, AA = A * A, BB = B * B;
+
+    // Numbers of a line at the points.
+    template <typename T> static __device__ __forceinline__ void in(const T (&x)[6], T (&y)[6])
+    {
+        T even_a = x[4] - BB * x[2], odd_a = A * (x[3] - BB * x[1]);
+        T even_b = x[4] - AA * x[2], odd_b = B * (x[3] - AA * x[1]);
+        y[0] = (AA * BB) * x[0] + (x[4] - (AA + BB) * x[2]);
+        y[1] = even_a + odd_a;
+        y[2] = even_a - odd_a;
+        y[3] = even_b + odd_b;
+        y[4] = even_b - odd_b;
+        y[5] = (AA * BB) * x[1] + (x[5] - (AA + BB) * x[3]);
+    }
+    // Back to the results of the line.
+    template <typename T> static __device__ __forceinline__ void out(const T (&x)[6], T (&y)[4])
+    {
+        T even_a = x[1] + x[2], odd_a = A * (x[1] - x[2]), even_b = x[3] + x[4], odd_b = B * (x[3] - x[4]);
+        y[0] = x[0] + even_a + even_b;
+        y[1] = odd_a + odd_b;
+        y[2] = AA * even_a + BB * even_b;
+        y[3] = AA * odd_a + BB * odd_b + x[5];
+    }
+    // Weights of a line at the points.
+    static __device__ __forceinline__ void weights(const double (&w)[TILE_TAPS], double (&y)[6])
+    {
+        constexpr double a = A, b = B, aa = a * a, bb = b * b, points[] = {0, a, -a, b, -b};
+        constexpr double sizes[] = {aa * bb, 2 * aa * (aa - bb), 2 * bb * (bb - aa)};
+#pragma unroll
+        for (int i = 0; i < 5; i++)
+            y[i] = (w[0] + points[i] * w[1] + points[i] * points[i] * w[2]) / sizes[(i + 1) / 2];
+        y[5] = w[2];
+    }
+};
+
+template <> struct polynomials<2> {
+    template <typename T> static __device__ __forceinline__ void in(const T (&x)[4], T (&y)[4])
+    {
+        y[0] = x[0] - x[2];
+        y[1] = x[1] + x[2];
+        y[2] = x[2] - x[1];
+        y[3] = x[3] - x[1];
+    }
+    template <typename T> static __device__ __forceinline__ void out(const T (&x)[4], T (&y)[2])
+    {
+        y[0] = x[0] + x[1] + x[2];
+        y[1] = x[1] - x[2] + x[3];
+    }
+    static __device__ __forceinline__ void weights(const double (&w)[TILE_TAPS], double (&y)[4])
+    {
+        y[0] = w[0];
+        y[1] = (w[0] + w[1] + w[2]) / 2;
+        y[2] = (w[0] - w[1] + w[2]) / 2;
+        y[3] = w[2];
+    }
+};
+
+// What a thread has: a tile, the first number of it in `made` or `products`, and the place where its results begin.
+struct tile_place {
+    int64_t tile, image;
+    int channel, row, column;
+};
+
+__device__ __forceinline__ tile_place tile_of(const hyp_cuda_tiles &p, int64_t i, int side, int wide)
+{
+    tile_place at;
+    int64_t here = divide(i, p.parts), all = p.first + here, row = divide(all, p.across);
+    at.tile = here;
+    at.image = divide(row, p.down);
+    at.channel = (int)(i - here * p.parts.size) * wide;
+    at.row = (int)(row - at.image * p.down.size) * side;
+    at.column = (int)(all - row * p.across.size) * side;
+    return at;
+}
+
+// Tiles behind the last one are made of zeros. The host sees to it that an image has less than 2^31 elements.
+template <int SIDE, int W> __device__ __forceinline__ void tiles_in(const hyp_cuda_tiles &p)
+{
+    constexpr int IN = SIDE + TILE_TAPS - 1;
+    const int row_step = (int)p.x_step.row, column_step = (int)p.x_step.column;
+#pragma unroll 1
+    for (int64_t i = first_thread(); i < p.room * p.parts.size; i += thread_count()) {
+        const tile_place at = tile_of(p, i, SIDE, W);
+        const float *x = (const float *)p.x + at.image * p.x_step.image + at.channel * p.x_step.channel;
+        const bool there = p.first + at.tile < p.tiles;
+        const int top = at.row - p.before[0], left = at.column - p.before[1];
+        lanes<W> read[IN][IN], lines[IN][IN]; // by column, then row
+#pragma unroll
+        for (int k = 0; k < IN; k++)
+#pragma unroll
+            for (int r = 0; r < IN; r++) {
+                bool inside =
+                    there && (unsigned)(top + r) < (unsigned)p.in[0] && (unsigned)(left + k) < (unsigned)p.in[1];
+                read[k][r] = {};
+                if (inside) read[k][r] = load_lanes<W>(x + ((top + r) * row_step + (left + k) * column_step));
+            }
+#pragma unroll
+        for (int k = 0; k < IN; k++) polynomials<SIDE>::in(read[k], lines[k]);
+        float *made = (float *)p.made + at.tile * p.channels + at.channel;
+        const int64_t step = p.room * p.channels;
+#pragma unroll
+        for (int r = 0; r < IN; r++) {
+            lanes<W> line[IN], y[IN];
+#pragma unroll
+            for (int k = 0; k < IN; k++) line[k] = lines[k][r];
+            polynomials<SIDE>::in(line, y);
+#pragma unroll
+            for (int k = 0; k < IN; k++, made += step) store_lanes(made, y[k]);
+        }
+    }
+}
+
+__device__ __forceinline__ float tile_act(uint32_t act, float v)
+{
+    if (act == HYP_PW_CAST) return v;
+    return act == HYP_PW_RELU ? relu(v) : activated(act, v);
+}
+
+// The results of a tile, of `wide` filters, as plain sums.
+static __device__ __noinline__ void tile_directly(const hyp_cuda_tiles &p, const tile_place &at, int side, int wide)
+{
+#pragma unroll 1
+    for (int i = 0; i < side * side * wide; i++) {
+        const int place = i / wide, filter = at.channel + i - place * wide;
+        const int row = at.row + place / side, column = at.column + place % side;
+        if (row >= p.out[0] || column >= p.out[1]) continue;
+        float sum = p.bias ? ((const float *)p.bias)[filter] : 0;
+#pragma unroll 1
+        for (int tap = 0; tap < TILE_TAPS * TILE_TAPS; tap++) {
+            const int r = row + tap / TILE_TAPS - p.before[0], k = column + tap % TILE_TAPS - p.before[1];
+            if ((unsigned)r >= (unsigned)p.in[0] || (unsigned)k >= (unsigned)p.in[1]) continue;
+            const float *x = (const float *)p.x + at.image * p.x_step.image + r * p.x_step.row + k * p.x_step.column;
+            const float *w = (const float *)p.weight + filter * p.filter_step + tap * p.tap_step;
+#pragma unroll 1
+            for (int64_t c = 0; c < p.channels; c++) sum += x[c * p.x_step.channel] * w[c * p.channel_step];
+        }
+        if (p.added)
+            sum += ((const float *)p.added)[at.image * p.added_step.image + row * p.added_step.row +
+                                            column * p.added_step.column + filter * p.added_step.channel];
+        ((float *)p.y)[at.image * p.y_step.image + row * p.y_step.row + column * p.y_step.column +
+                       filter * p.y_step.channel] = tile_act(p.act, sum);
+    }
+}
+
+// Products of numbers beyond what weights and images have, of infinities and NaN would be in all results of the tile,
+// and in fewer digits in those of the others.
+template <int SIDE, int W> __device__ __forceinline__ void tiles_out(const hyp_cuda_tiles &p)
+{
+    constexpr int IN = SIDE + TILE_TAPS - 1;
+    constexpr float TAME = 1e15f;
+#pragma unroll 1
+    for (int64_t i = first_thread(); i < p.room * p.parts.size; i += thread_count()) {
+        const tile_place at = tile_of(p, i, SIDE, W);
+        if (p.first + at.tile >= p.tiles) continue;
+        const float *products = (const float *)p.products + at.tile * p.filters + at.channel;
+        const int64_t step = p.room * p.filters;
+        lanes<W> read[IN][IN], lines[SIDE][IN]; // by row, then column
+        lanes<W> bias = {};
+        float size = 0;
+#pragma unroll
+        for (int r = 0; r < IN; r++)
+#pragma unroll
+            for (int k = 0; k < IN; k++) read[k][r] = load_lanes<W>(products + (r * IN + k) * step);
+        if (p.bias) bias = load_lanes<W>((const float *)p.bias + at.channel);
+#pragma unroll
+        for (int r = 0; r < IN; r++)
+#pragma unroll
+            for (int k = 0; k < IN; k++)
+#pragma unroll
+                for (int e = 0; e < W; e++) size += fabsf(read[k][r].v[e]);
+        if (!(size < TAME)) {
+            tile_directly(p, at, SIDE, W);
+            continue;
+        }
+#pragma unroll
+        for (int k = 0; k < IN; k++) {
+            lanes<W> y[SIDE];
+            polynomials<SIDE>::out(read[k], y);
+#pragma unroll
+            for (int r = 0; r < SIDE; r++) lines[r][k] = y[r];
+        }
+        float *to = (float *)p.y + at.image * p.y_step.image + at.channel * p.y_step.channel;
+        const float *added = (const float *)p.added + at.image * p.added_step.image + at.channel * p.added_step.channel;
+#pragma unroll
+        for (int r = 0; r < SIDE; r++) {
+            lanes<W> y[SIDE];
+            polynomials<SIDE>::out(lines[r], y);
+            const int row = at.row + r;
+#pragma unroll
+            for (int k = 0; k < SIDE; k++) {
+                const int column = at.column + k;
+                if (row >= p.out[0] || column >= p.out[1]) continue;
+                lanes<W> v = y[k] + bias;
+                if (p.added) v = v + load_lanes<W>(added + row * p.added_step.row + column * p.added_step.column);
+#pragma unroll
+                for (int e = 0; e < W; e++) v.v[e] = tile_act(p.act, v.v[e]);
+                store_lanes(to + row * p.y_step.row + column * p.y_step.column, v);
+            }
+        }
+    }
+}
+
+// In double, rounded once.
+template <int SIDE> __device__ __forceinline__ void tile_weights(const hyp_cuda_tile_weights &p)
+{
+    constexpr int IN = SIDE + TILE_TAPS - 1;
+#pragma unroll 1
+    for (int64_t i = first_thread(); i < p.pairs; i += thread_count()) {
+        const int64_t channel = divide(i, p.filters), filter = i - channel * p.filters.size;
+        const float *w = (const float *)p.weight + filter * p.filter_step + channel * p.channel_step;
+        float *made = (float *)p.made + i;
+        double lines[TILE_TAPS][IN];
+#pragma unroll
+        for (int k = 0; k < TILE_TAPS; k++) {
+            double column[TILE_TAPS];
+#pragma unroll
+            for (int r = 0; r < TILE_TAPS; r++) column[r] = (double)w[(r * TILE_TAPS + k) * p.tap_step];
+            polynomials<SIDE>::weights(column, lines[k]);
+        }
+#pragma unroll
+        for (int r = 0; r < IN; r++) {
+            double line[TILE_TAPS], y[IN];
+#pragma unroll
+            for (int k = 0; k < TILE_TAPS; k++) line[k] = lines[k][r];
+            polynomials<SIDE>::weights(line, y);
+#pragma unroll
+            for (int k = 0; k < IN; k++, made += p.pairs) *made = (float)y[k];
+        }
+    }
+}
+
+} // namespace hyp_device
+
+KERNEL(tiles_in_2, hyp_cuda_tiles, (tiles_in<2, 1>(p)))
+KERNEL(tiles_in_4, hyp_cuda_tiles, (tiles_in<4, 1>(p)))
+KERNEL(tiles_out_2, hyp_cuda_tiles, (tiles_out<2, 1>(p)))
+KERNEL(tiles_out_4, hyp_cuda_tiles, (tiles_out<4, 1>(p)))
+KERNEL(tile_weights_2, hyp_cuda_tile_weights, tile_weights<2>(p))
+KERNEL(tile_weights_4, hyp_cuda_tile_weights, tile_weights<4>(p))
