@@ -231,7 +231,7 @@ static const char *cannot(const hyp_cuda_build *b, const hyp_cuda_conv_step *ste
  * it reaches in large products, and weights come from memory. */
 static double seconds(const hyp_cuda_conv_step *step, int side)
 {
-    const double cache = 4e12, memory = 3e12, rate = 3.1e13, product = 2.5e-6;
+    const double cache = 4e12, memory = 3e12, rate = 3.1e13, product = 3e-6;
     const double kernel = side == 2 ? 2e-6 : 2.9e-6, size = sizeof(float);
     const hyp_conv *v = &step->conv;
     const cut c = cut_of(v, side);
