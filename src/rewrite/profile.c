@@ -40,6 +40,7 @@ static const struct key {
     {"epilogue", ACTS, offsetof(hyp_device_profile, epilogue_acts), false},
     {"epilogue-bf16", ACTS, offsetof(hyp_device_profile, epilogue_acts_bf16), true},
     {"misaligned-products", COUNT, offsetof(hyp_device_profile, misaligned_products), true},
+    {"columns-at-once", COUNT, offsetof(hyp_device_profile, columns_at_once), true},
     {"add-after-act", BOOL, offsetof(hyp_device_profile, add_after_act), false},
     {"sums-in-products", SHARE, offsetof(hyp_device_profile, sums_in_products), true},
     {"kernel-calls", CALLS, offsetof(hyp_device_profile, kernel_calls), false},

@@ -84,6 +84,7 @@ typedef struct hyp_device_profile {
     uint32_t epilogue_acts_bf16; /* further ones, of bf16 */
     double misaligned_products; /* how many times as long products of 16 bits, and in TF32, compute where what lies
                                    together is no multiple of 16 bytes; 0: they do not mind */
+    double columns_at_once; /* that products of computed matrices make: of fewer they take as long; 0: each counts */
     bool add_after_act;     /* the product's kernel adds a tensor after its activation; before it every device's does */
     bool kernel_calls[HYP_OP_COUNT]; /* it has the kernel of this operator, which is called by name: a convolution,
                                         a normalization, ... */

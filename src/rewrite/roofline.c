@@ -168,6 +168,7 @@ static double far_kernel(const hyp_price *a)
     case HYP_OP_fused_linear_add:
     case HYP_OP_fused_mlp:
     case HYP_OP_matmul:
+    case HYP_OP_gemm:
         for (uint32_t i = 0; i < q->input_count; i++)
             matrices += q->inputs[i] && q->inputs[i]->rank == 2 && q->input_const && q->input_const[i];
         break;

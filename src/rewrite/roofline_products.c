@@ -49,6 +49,12 @@ static double misaligned(const hyp_price *a, hyp_dtype t, double seconds, const 
     return fmin(copies, (d->misaligned_products - 1) * seconds);
 }
 
+/* What of a product, which computes for so long and takes so long with memory, is waiting for weights that are in no near cache. */
+static double waiting_of(const hyp_price *a, double computing, double memory, double weights)
+{
+    return fmax(0, memory - fmax(computing, memory - hyp_price_waiting_weights(a, weights)));
+}
+
 /* One product x[m k] w[n k]^T + b without its launch: `moved` bytes of x and y in memory, `hidden` bytes of them in
  * the cache. *out_waiting is the part of it that is waiting for weights, where that does not hide behind computing. */
 static double product(const hyp_price *a, const hyp_type *w, const hyp_type *b, double m, double moved, double hidden,
@@ -60,7 +66,7 @@ static double product(const hyp_price *a, const hyp_type *w, const hyp_type *b, 
     seconds += misaligned(a, w->dtype, seconds, (const double[]){k, k, n}, (const double[]){m * k, n * k, m * n});
     double memory = hyp_price_reading_weights(a, weights) + hyp_price_moving(a, moved, weights + moved) +
                     hidden / a->device->cache_bytes_per_second;
-    *out_waiting = fmax(0, memory - fmax(seconds, memory - hyp_price_waiting_weights(a, weights)));
+    *out_waiting = waiting_of(a, seconds, memory, weights);
     return fmax(seconds, memory);
 }
 
@@ -181,16 +187,20 @@ double hyp_price_matmul(const hyp_price *a)
     double n = y->rank > 1 ? hyp_price_size(a, y->dims[y->rank - 1]) : 1;
     double rows = y->rank > 1 ? hyp_price_size(a, y->dims[y->rank - 2]) : 1;
     const double row[3] = {trans ? rows : k, q->attrs[1].i && q->inputs[1]->rank > 1 ? k : n, n};
-    double seconds = hyp_price_computing(a, 2 * hyp_price_elements(a, y) * k, y->dtype);
+    bool layer = constant && q->inputs[1]->rank <= 2 && !trans; /* runs as one */
+    double computed = hyp_price_elements(a, y), at_once = a->device->columns_at_once;
+    if (at_once > 1 && !layer) computed *= ceil(n / at_once) * at_once / fmax(1, n);
+    double seconds = hyp_price_computing(a, 2 * computed * k, y->dtype);
     seconds += misaligned(
         a, y->dtype, seconds, row,
         (const double[]){hyp_price_elements(a, x), hyp_price_elements(a, q->inputs[1]), hyp_price_elements(a, y)});
-    seconds = a->device->launch_seconds +
-              fmax(seconds, hyp_price_reading_weights(a, weights) + hyp_price_moving(a, moved, weights + moved));
-    bool layer = constant && q->inputs[1]->rank <= 2 && !trans; /* runs as one */
+    double memory = hyp_price_reading_weights(a, weights) + hyp_price_moving(a, moved, weights + moved);
+    double waiting = layer ? waiting_of(a, seconds, memory, weights) : 0;
+    seconds = a->device->launch_seconds + fmax(seconds, memory) - waiting;
     double batch = hyp_price_elements(a, y) / fmax(1, rows * n);
     seconds *= layer ? hyp_price_ratio(a, HYP_OP_linear, y->dtype, (const double[]){batch * rows, n, k})
                      : hyp_price_ratio(a, HYP_OP_matmul, y->dtype, (const double[]){batch, rows, n, k});
+    seconds += waiting;
     if (q->op == HYP_OP_gemm && q->input_count > 2 && q->inputs[2]) /* runs as a product and an addition */
         seconds += hyp_price_pass(a, hyp_price_elements(a, y),
                                   2 * hyp_price_bytes(a, y) + hyp_price_bytes(a, q->inputs[2]), 1);

@@ -537,6 +537,39 @@ static void what_was_measured_costs_that(void **state)
     hyp_arena_dispose(&arena);
 }
 
+/* A product of computed matrices with so many columns, in batches of eight. */
+static double product_seconds(const hyp_roofline *line, int64_t columns, bool constant)
+{
+    hyp_type x = {.dtype = HYP_F32, .rank = 3, .dims = {8, 64, 64}}, w = x, y = x;
+    w.dims[2] = y.dims[2] = columns;
+    if (constant) w = (hyp_type){.dtype = HYP_F32, .rank = 2, .dims = {64, columns}};
+    const hyp_type *inputs[2] = {&x, &w};
+    const bool consts[2] = {false, constant};
+    hyp_attr attrs[HYP_MAX_ATTRS] = {0};
+    hyp_cost_query q = {.op = HYP_OP_matmul,
+                        .inputs = inputs,
+                        .input_const = consts,
+                        .input_count = 2,
+                        .outputs = &y,
+                        .output_count = 1,
+                        .attrs = attrs};
+    return hyp_roofline_cost(&q, line);
+}
+
+static void columns_of_a_product_are_computed_together(void **state)
+{
+    (void)state;
+    hyp_arena arena = {0};
+    hyp_roofline each = measured_line(&arena, "(columns-at-once 1)"), line = measured_line(&arena, "(columns-at-once 16)");
+    assert_true(product_seconds(&line, 80, false) == product_seconds(&each, 80, false));
+    assert_true(product_seconds(&line, 65, false) == product_seconds(&line, 80, false));
+    assert_true(product_seconds(&line, 81, false) > 1.1 * product_seconds(&line, 80, false));
+    assert_true(product_seconds(&each, 65, false) < 0.85 * product_seconds(&each, 80, false));
+    /* Of a layer's weights others are made when they are packed. */
+    assert_true(product_seconds(&line, 65, true) == product_seconds(&each, 65, true));
+    hyp_arena_dispose(&arena);
+}
+
 /* Of a convolution along two axes, with strides: an entry knows neither. What is added is no part of it. */
 static void a_measured_convolution_costs_that_and_what_is_added(void **state)
 {
@@ -1030,6 +1063,7 @@ int main(void)
         cmocka_unit_test(mistakes_in_measurements_are_named_with_their_place),
         cmocka_unit_test(too_many_measurements_are_refused),
         cmocka_unit_test(what_was_measured_costs_that),
+        cmocka_unit_test(columns_of_a_product_are_computed_together),
         cmocka_unit_test(a_measured_convolution_costs_that_and_what_is_added),
         cmocka_unit_test(products_add_up_rows_where_a_profile_says_so),
         cmocka_unit_test(depthwise_kernels_end_in_activations_where_a_profile_says_so),
