@@ -17,6 +17,7 @@
   (flops-i32 1.2e+11)
   (pointwise-per-second 8e9)
   (epilogue relu gelu gelu-tanh sigmoid tanh silu quick-gelu hard-swish mish softplus leaky-relu)
+  (columns-at-once 16)             ; two vectors with AVX2, one with AVX-512
   (add-after-act true)
   (kernel-calls true)
   (attention-in-one-kernel f32)

@@ -64,6 +64,21 @@ def check_fire():
     assert kernels == ["conv"], f"a fire module is {kernels}, not one convolution"
 
 
+def check_cells():
+    """Of every cell all gates are one product of its input and one of its state, and the rest of it is one kernel; the first has no
+    state. So it is where a profile knows what it takes to begin to read weights that are far (away ... LAYER)."""
+    with tempfile.TemporaryDirectory() as folder:
+        path, plan = os.path.join(folder, "nasrnn.onnx"), os.path.join(folder, "nasrnn.bin")
+        nets.nasrnn().save(path)
+        for target in ("cpu:avx2", "cpu:generic"):
+            compiling = ["hypatiac", path, "-o", plan, "-q", "--target", target, "--verify", "off"]  # it is about steps
+            for command in (compiling, ["hypatia", "inspect", plan, "--json"]):
+                done = judging.hyp.tool(*command)
+                assert done.returncode == 0, done.stderr
+            labels = [step["label"] for step in json.loads(done.stdout)["steps"]]
+            assert len(labels) == 14 and labels.count("linear") == 9, f"five cells for {target} are {labels}"
+
+
 def main(pattern=""):
     judge = judging.Judge()
     chosen = [name for name in SMALL if pattern in name]
@@ -72,6 +87,7 @@ def main(pattern=""):
         judge.judge(name, model, [make_feeds(model, seed) for seed in range(2)], [("cpu", False), ("cpu", True)])
     check_chain(5)
     check_fire()
+    check_cells()
     return judge.finish(len(chosen))
 
 

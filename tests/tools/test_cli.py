@@ -179,7 +179,8 @@ def check_targets(folder):
     for threads in ("1", "2", "4", "8", "64"):
         run("hypatiac", MODEL, "-o", plan, "-q", "--profile", wide, "--typical", "batch=4096", "--threads", threads)
         times.append(sum(s["predicted_seconds"] for s in json.loads(run("hypatia", "inspect", plan, "--json"))["steps"]))
-    assert times[0] > times[1] > times[2] > times[3] == times[4], times
+    # Beyond those that a profile speaks of nothing gets faster, but each core has a cache of its own.
+    assert times[0] > times[1] > times[2] > times[3] >= times[4] > 0.99 * times[3], times
 
     # A kernel comes round when a run has gone over all constants, and all else that it writes and reads.
     with open(wide, "w") as file:
