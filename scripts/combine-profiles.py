@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """One profile of several calibrations of a machine, on standard output.
 
-    python3 scripts/combine-profiles.py CALIBRATION... --name avx2 [--comment TEXT] [--add "(columns-at-once 16)"] > avx2.profile
+    python3 scripts/combine-profiles.py CALIBRATION... --name avx2 [--comment TEXT] [--add "(columns-at-once 16)"] > NEW
 
-What else runs on a machine, or beside it on its host, makes kernels slower for seconds or minutes, in which a calibration measures
-many of its entries: three of one machine differ by up to 2.4 times. Such work only adds. So a time is the least that any
-calibration has, and a rate the most. What a calibration computes of two times, either of which may have been disturbed, is the median
-(of an even count the lower one): what it takes that things are away, but for reading them, `pointwise-per-second`, and sizes of
-caches. `speedup` is the most, as a calibration takes it itself. An entry that some lack is taken from the others. What is away takes
-no less where more lies between.
+What else runs on a machine, or beside it on its host, makes kernels slower for seconds or minutes, in which a calibration
+measures many of its entries: three of one machine differ by up to 2.4 times. Such work only adds. So a time is the least that
+any calibration has, and a rate the most. What a calibration computes of two times, either of which may have been disturbed,
+is the median (of an even count the lower one): what it takes that things are away, but for reading them,
+`pointwise-per-second`, and sizes of caches. `speedup` is the most, as a calibration takes it itself. An entry that some lack
+is taken from the others. What is away takes no less where more lies between.
 """
 import argparse
 import re

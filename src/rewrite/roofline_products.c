@@ -49,7 +49,7 @@ static double misaligned(const hyp_price *a, hyp_dtype t, double seconds, const 
     return fmin(copies, (d->misaligned_products - 1) * seconds);
 }
 
-/* What of a product, which computes for so long and takes so long with memory, is waiting for weights that are in no near cache. */
+/* What of a product, which computes for so long and moves for so long, is waiting for weights that are in no near cache. */
 static double waiting_of(const hyp_price *a, double computing, double memory, double weights)
 {
     return fmax(0, memory - fmax(computing, memory - hyp_price_waiting_weights(a, weights)));

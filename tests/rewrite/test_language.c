@@ -538,7 +538,7 @@ static void what_was_measured_costs_that(void **state)
 }
 
 /* A product of computed matrices with so many columns, in batches of eight. */
-static double product_seconds(const hyp_roofline *line, int64_t columns, bool constant)
+static double product_seconds(hyp_roofline *line, int64_t columns, bool constant)
 {
     hyp_type x = {.dtype = HYP_F32, .rank = 3, .dims = {8, 64, 64}}, w = x, y = x;
     w.dims[2] = y.dims[2] = columns;
