@@ -150,8 +150,10 @@ static hyp_status race(trial *r, double deadline, hyp_diag *diag)
     for (size_t i = 0; i < r->choice.count; i++)
         if (r->seconds[i] > SLOWER * r->seconds[first]) r->seconds[i] = INFINITY;
     for (; rounds < ROUNDS && (rounds < FEWEST || hyp_clock_seconds() < deadline); rounds++)
-        for (size_t i = 0; i < r->choice.count; i++)
+        for (size_t turn = 0; turn < r->choice.count; turn++) { /* forth and back: nobody always follows the same one */
+            size_t i = rounds % 2 ? r->choice.count - 1 - turn : turn;
             if (isfinite(r->seconds[i])) HYP_TRY(sample(r, i, &r->samples[i][rounds], diag));
+        }
     for (size_t i = 0; i < r->choice.count; i++) /* before samples are sorted */
         if (i != first && !hyp_tuner_wins(r->samples[i], r->samples[first], rounds, worth)) r->seconds[i] = INFINITY;
     for (size_t i = 0; i < r->choice.count; i++)
@@ -227,7 +229,10 @@ static hyp_status race_two(const cpu_tuner *t, hyp_cpu_prepared *const both[2], 
     if (repeats > MOST_REPEATS) repeats = MOST_REPEATS;
     for (; rounds < RUN_ROUNDS; rounds++, now = hyp_clock_seconds()) {
         if (rounds >= FEWEST && (now > t->common.end || now > begin + 2 * race_seconds)) break;
-        for (int i = 0; i < 2; i++) HYP_TRY(time_run(t, both[i], repeats, &samples[i][rounds], diag));
+        for (size_t turn = 0; turn < 2; turn++) { /* forth and back: neither always follows the other */
+            size_t i = (turn + rounds) % 2;
+            HYP_TRY(time_run(t, both[i], repeats, &samples[i][rounds], diag));
+        }
     }
     *out_faster = hyp_tuner_wins(samples[1], samples[0], rounds, runs_worth);
     for (int i = 0; i < 2; i++) out_seconds[i] = hyp_tuner_median(samples[i], rounds);
