@@ -229,8 +229,8 @@ static hyp_status race_two(const cpu_tuner *t, hyp_cpu_prepared *const both[2], 
     if (repeats > MOST_REPEATS) repeats = MOST_REPEATS;
     for (; rounds < RUN_ROUNDS; rounds++, now = hyp_clock_seconds()) {
         if (rounds >= FEWEST && (now > t->common.end || now > begin + 2 * race_seconds)) break;
-        for (size_t turn = 0; turn < 2; turn++) { /* forth and back: neither always follows the other */
-            size_t i = (turn + rounds) % 2;
+        for (size_t k = 0; k < 2; k++) { /* forth and back: neither always follows the other */
+            size_t i = (k + rounds) % 2;
             HYP_TRY(time_run(t, both[i], repeats, &samples[i][rounds], diag));
         }
     }
