@@ -22,8 +22,8 @@ enum { TILE_ROWS = 6 }; /* at most */
 
 /* Far weights lie in memory: the tile that reads a panel first would wait for them, as multiplying by a line takes less
  * time. So each tile of a panel asks for its share of the panel behind. Such a layer by itself takes more rows at a time, too,
- * so that its weights are read less often. Not measured with the panels of AVX-512. */
-enum { FAR = HYP_PANEL == 2, FAR_ROWS = 11 * TILE_ROWS };
+ * so that its weights are read less often. Measured with AVX2 alone. */
+enum { FAR = HYP_VEC_BYTES == 32, FAR_ROWS = 11 * TILE_ROWS };
 
 /* One layer of a tile's work. */
 typedef struct tile_args {
@@ -201,7 +201,7 @@ TILE(6, 4, 1)
 #endif
 
 typedef void (*tile_function)(const tile_args *);
-#if HYP_PANEL == 2
+#if HYP_VEC_BYTES == 32
 static __attribute__((noinline)) void far_tile_4(const tile_args *t) { tile(t, 4, HYP_PANEL, 1, true); }
 static __attribute__((noinline)) void far_tile_6(const tile_args *t) { tile(t, 6, HYP_PANEL, 1, true); }
 #endif
@@ -254,7 +254,7 @@ INLINE void run_tile(tile_args *t, tile_function run, int64_t row, const float *
 {
     t->y = y + row * t->y_stride;
     t->added = added ? added + row * t->y_stride : NULL;
-#if HYP_PANEL == 2
+#if HYP_VEC_BYTES == 32
     if (t->next) run = run == tile_6_2 ? far_tile_6 : run == tile_4_2 ? far_tile_4 : run;
 #endif
     run(t);
