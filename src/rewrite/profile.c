@@ -230,9 +230,15 @@ static hyp_status read_aways(const char *file, const hyp_sexpr *forms, hyp_devic
                                   "that were touched so many bytes ago");
         if (count == HYP_AWAYS)
             return hyp_sexpr_fail(diag, file, form, HYP_ERR_LIMIT, "a profile has at most %d entries (away ...)", HYP_AWAYS);
-        out->aways[count++] = (hyp_away){numbers[0], numbers[1], numbers[2], numbers[3], numbers[form->count == 1 + MOST ? 4 : 3]};
+        bool apart = form->count == 1 + MOST;
+        if (count > 0 && apart != out->layers_apart)
+            return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED,
+                                  "this entry (away ...) is with%s LAYER and those before are with%s it: between the two a layer "
+                                  "would have no price; say LAYER in all of them, or in none",
+                                  apart ? "" : "out", apart ? "out" : "");
+        out->aways[count++] = (hyp_away){numbers[0], numbers[1], numbers[2], numbers[3], numbers[apart ? 4 : 3]};
         out->away_count = count; /* in place of those of the profile that this one is like */
-        out->layers_apart = form->count == 1 + MOST;
+        out->layers_apart = apart;
     }
     return HYP_OK;
 }

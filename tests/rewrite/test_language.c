@@ -254,6 +254,8 @@ static void mistakes_in_measurements_are_named_with_their_place(void **state)
         {"(away 1 2 3 4 5 6)", ":1: (away BYTES READING MOVING LAUNCH LAYER) is wanted"},
         {"(away 1 2 3 4 -5)", ":1: (away BYTES READING MOVING LAUNCH LAYER) is wanted"},
         {"(away 1 2 3 -4)", ":1: (away BYTES READING MOVING LAUNCH LAYER) is wanted"},
+        {"(away 2 0 0 0 0) (away 3 0 0 0)", ":18: this entry (away ...) is without LAYER and those before are with it"},
+        {"(away 2 0 0 0) (away 3 0 0 0 0)", ":16: this entry (away ...) is with LAYER and those before are without it"},
         {"(away 2 0 0 0) (away 2 0 0 0)", ":16: (away BYTES READING MOVING LAUNCH LAYER) is wanted, with more bytes"},
         {"(measured gelu 1 2 f32 1e-6)", ":1: (measured gelu ELEMENTS TYPE SECONDS) is wanted"},
         {"(measured attention 1 2 3 f32 1e-6)",
