@@ -38,11 +38,13 @@ typedef struct hyp_codegen_options {
     /* Seconds more that a step takes because `bytes` that it reads or writes were last touched when the run had yet to
      * go over `since` bytes, itself goes over `own`; NULL = none. */
     double (*predict_far)(double bytes, double since, double own, void *user);
+    /* Seconds more of a step that turns so many elements of images in f32; `copied`: in place of copying them. NULL = none. */
+    double (*predict_turn)(double elements, bool copied, void *user);
     /* The share of the device that a step takes from others at once with it (base/timetable.h), of the nodes that
      * `predict` is asked about; NULL = all of it. */
     hyp_status (*predict_share)(const hyp_graph *graph, const hyp_node *const *nodes, size_t count, void *user,
                                 double *out_share, hyp_diag *diag);
-    void *predict_user; /* of all four */
+    void *predict_user; /* of all five */
     double hop_seconds; /* what goes on on another stream begins so much later */
     const int64_t *typical_sizes; /* by symbol of the graph's dims: what predictions count it as */
 } hyp_codegen_options;

@@ -214,6 +214,7 @@ static hyp_status lower(hyp_lowering *l)
     HYP_TRY(hyp_lower_place_scratch(l));
     HYP_TRY(hyp_lower_finish_program(l));
     HYP_TRY(hyp_lower_mark_in_place(l));
+    HYP_TRY(hyp_lower_add_turns(l));
     HYP_TRY(hyp_lower_add_distances(l));
     HYP_TRY(hyp_lower_predict_side_by_side(l));
     HYP_TRY(check_symbols(l));

@@ -239,6 +239,11 @@ hyp_status hyp_lower_price_steps(hyp_lowering *l, const hyp_node *const *nodes, 
 /* Gives every scratch tensor a slot. */
 hyp_status hyp_lower_place_scratch(hyp_lowering *l);
 
+/* ---- turns.c ---------------------------------------------------------------------------------------- */
+
+/* Adds to the predictions of a finished program what steps take for turning images. */
+hyp_status hyp_lower_add_turns(hyp_lowering *l);
+
 /* ---- distance.c ------------------------------------------------------------------------------------- */
 
 /* Adds to the predictions of a finished program what its steps take longer than each would right after itself. */

@@ -13,6 +13,7 @@ static const hyp_target targets[] = {
      .machines = {{"any", "cpu"}, {"generic", "generic"}, {"avx2", "avx2"}, {"avx512", "avx512"}, {"neon", "cpu"}},
      .streams = 1,
      .multiplies_integers = true,
+     .turns_images = true,
      .runs_loops = true},
     /* warps read rows of weights whole, and every launch costs */
     {.name = "cuda",

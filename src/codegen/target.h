@@ -32,6 +32,8 @@ typedef struct hyp_target {
     bool reads_rows_in_place;
     /* Attention of one row reads keys and values of a past where they lie, beside the new ones. */
     bool reads_keys_in_parts;
+    /* It convolves images with their channels last, and turns those that lie otherwise (plan/channels_last.h). */
+    bool turns_images;
     /* It runs loops trip by trip. */
     bool runs_loops;
 } hyp_target;

@@ -255,6 +255,11 @@ static double predict_far(double bytes, double since, double own, void *roofline
     return hyp_roofline_far(roofline, bytes, since, own);
 }
 
+static double predict_turn(double elements, bool copied, void *roofline)
+{
+    return hyp_roofline_turn(roofline, elements, copied);
+}
+
 static hyp_status predict_share(const hyp_graph *g, const hyp_node *const *nodes, size_t count, void *roofline, double *out,
                                 hyp_diag *diag)
 {
@@ -270,6 +275,7 @@ hyp_codegen_options hyp_settings_codegen(hyp_settings *settings)
                                  .predict = predict,
                                  .explain = explain,
                                  .predict_far = predict_far,
+                                 .predict_turn = predict_turn,
                                  .predict_share = predict_share,
                                  .predict_user = &settings->cost,
                                  .hop_seconds = settings->cost.profile.hop_seconds,

@@ -136,6 +136,9 @@ double hyp_roofline_cost(const hyp_cost_query *query, void *roofline);
 /* Seconds more that a kernel takes because `bytes` that it moves were last touched when a run had yet to go over
  * `since` bytes, itself goes over `own`: which is how near they were when such a kernel was measured. */
 double hyp_roofline_far(const hyp_roofline *roofline, double bytes, double since, double own);
+/* Seconds more of a kernel that has to turn so many elements of images in f32, [N C spatial...] to channels last or back: a
+ * transposition without a launch; in place of copying them where they are `copied`. */
+double hyp_roofline_turn(const hyp_roofline *roofline, double elements, bool copied);
 /* The share of the device that a kernel takes from others which run at once with it (base/timetable.h): as measured of
  * kernels like it, and no less than the part of its time that it takes to move what it does. */
 double hyp_roofline_share(const hyp_cost_query *query, void *roofline);

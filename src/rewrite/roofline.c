@@ -414,6 +414,16 @@ static bool cuts_channels(const hyp_cost_query *q)
     return true;
 }
 
+double hyp_roofline_turn(const hyp_roofline *roofline, double elements, bool copied)
+{
+    const hyp_cost_query none = {0};
+    const hyp_price a = {&none, roofline, &roofline->profile, NULL};
+    double ratio, bytes = 2 * elements * (double)hyp_dtype_size(HYP_F32), launch = a.device->launch_seconds;
+    hyp_measured_ratio(a.device, HYP_OP_transpose, HYP_F32, (const double[]){elements, 1}, &ratio);
+    double pass = hyp_price_pass(&a, 0, bytes, 0);
+    return fmax(0, pass * ratio - (copied ? pass : launch));
+}
+
 /* Such channels of images where kernels want the channels last: who makes the whole turns it, and who reads a part turns
  * that back, each in about the time of a transposition that leaves no two elements together. */
 static double turned_parts(const hyp_price *a)

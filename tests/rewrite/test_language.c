@@ -764,6 +764,20 @@ static void channels_of_an_image_are_turned_twice_where_its_kernels_read_no_part
     hyp_arena_dispose(&arena);
 }
 
+static void turning_takes_what_a_transposition_was_measured_to(void **state)
+{
+    (void)state;
+    hyp_arena arena = {0};
+    hyp_roofline line = measured_line(&arena, "(measured transpose 18816 1 f32 1e-4)");
+    double launch = line.profile.launch_seconds, turned = hyp_roofline_turn(&line, 18816, false);
+    assert_true(fabs((turned + launch) / 1e-4 - 1) < 1e-9); /* of the step's own launch none is left */
+    double copied = hyp_roofline_turn(&line, 18816, true), copy = 2 * 4 * 18816 / line.profile.cache_bytes_per_second;
+    assert_true(fabs((turned - copied) / copy - 1) < 1e-6); /* it moves as much anyway */
+    line = measured_line(&arena, "(measured transpose 18816 1 f32 1e-12)");
+    assert_true(hyp_roofline_turn(&line, 18816, true) == 0);
+    hyp_arena_dispose(&arena);
+}
+
 static void between_measurements_the_ratio_is_between_theirs(void **state)
 {
     (void)state;
@@ -1071,6 +1085,7 @@ int main(void)
         cmocka_unit_test(depthwise_kernels_end_in_activations_where_a_profile_says_so),
         cmocka_unit_test(a_convolution_of_one_tap_is_a_layer_where_it_runs_as_one),
         cmocka_unit_test(channels_of_an_image_are_turned_twice_where_its_kernels_read_no_parts),
+        cmocka_unit_test(turning_takes_what_a_transposition_was_measured_to),
         cmocka_unit_test(between_measurements_the_ratio_is_between_theirs),
         cmocka_unit_test(shares_are_those_that_were_measured),
         cmocka_unit_test(what_is_away_takes_longer_by_how_much_lies_between),

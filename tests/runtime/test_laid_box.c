@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/core/laid_box.h"
+#include "plan/laid_box.h"
 #include "runtime/plan_builder.h"
 
 enum { MOST = 6 * 6 * 6 * 6 };

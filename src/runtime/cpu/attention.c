@@ -6,7 +6,7 @@
  */
 #include <math.h>
 
-#include "runtime/core/box_walk.h"
+#include "plan/box_walk.h"
 #include "runtime/cpu/panels.h"
 
 enum { Q, K, V, Y, MASK, MORE_K, MORE_V, OPERANDS };

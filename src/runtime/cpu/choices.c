@@ -8,7 +8,7 @@
 
 #include "base/dtype.h"
 #include "base/strbuf.h"
-#include "runtime/core/channels_last.h"
+#include "plan/channels_last.h"
 #include "runtime/cpu/widened.h"
 #ifdef HYP_HAVE_ONEDNN
 #include "runtime/cpu/dnnl.h"

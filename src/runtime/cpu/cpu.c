@@ -8,7 +8,7 @@
 #endif
 
 #include "base/dtype.h"
-#include "runtime/core/channels_last.h"
+#include "plan/channels_last.h"
 #include "runtime/core/custom.h"
 #include "runtime/cpu/choices.h"
 #include "runtime/cpu/widened.h"
@@ -378,8 +378,7 @@ static hyp_status prepare_ops(hyp_cpu_session *s, const int64_t *values, freedom
     if (!p->channels_last || !p->choices) return hyp_fail_memory(diag, program->n_steps * sizeof *p->choices);
 #ifdef HYP_HAVE_ONEDNN
     if (may.layouts)
-        HYP_TRY(hyp_choose_layouts(program, values, 1u << HYP_F32, 2 + HYP_DNNL_SPATIAL,
-                                   HYP_LAST_COPIED | HYP_LAST_REDUCED | HYP_LAST_WALKED, p->channels_last, diag));
+        HYP_TRY(hyp_choose_cpu_layouts(program, values, p->channels_last, diag));
 #endif
     for (uint32_t i = 0; i < program->n_steps; i++) {
         hyp_cpu_offer(s->model, i, values, p->channels_last, &p->choices[i]);

@@ -9,9 +9,9 @@
 
 #include <pthread.h>
 
-#include "runtime/core/box_walk.h"
+#include "plan/box_walk.h"
 #include "runtime/core/host_memory.h"
-#include "runtime/core/laid_box.h"
+#include "plan/laid_box.h"
 #include "runtime/core/shared_block.h"
 #include "runtime/core/thread_pool.h"
 #include "runtime/cpu/places.h"

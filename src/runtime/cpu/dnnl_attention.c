@@ -1,7 +1,7 @@
 /* Attention: a block of rows at a time, its scores in the cache between two products of oneDNN, blocks of all heads
  * on all threads. Every product is of one block, so oneDNN needs no threads for it and no more memory than was planned.
  */
-#include "runtime/core/box_walk.h"
+#include "plan/box_walk.h"
 #include "runtime/cpu/dnnl_memory.h"
 
 enum { Q, K, V, Y, MASK, OPERANDS };

@@ -2,7 +2,7 @@
  * blocks of rows of the left one go. For matrices so small that calls of a library take longer than what they compute, and
  * for machines without one.
  */
-#include "runtime/core/box_walk.h"
+#include "plan/box_walk.h"
 #include "runtime/cpu/panels.h"
 
 enum { A, B };

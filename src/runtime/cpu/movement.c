@@ -1,7 +1,7 @@
 /* softmax, what it is made of (of 16 bits, too), and reduce in f32, copies of any type. */
 #include "base/dtype.h"
 #include "kernels/softmax_stats.h"
-#include "runtime/core/laid_box.h"
+#include "plan/laid_box.h"
 #include "runtime/cpu/cpu.h"
 
 /* ---- softmax ----------------------------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "runtime/core/laid_box.h"
+#include "plan/laid_box.h"
 #include "runtime/cpu/cpu.h"
 
 enum { ROOM_ALIGN = 64 };

@@ -2,7 +2,7 @@
  * that are done together. */
 #include <math.h>
 
-#include "runtime/core/laid_box.h"
+#include "plan/laid_box.h"
 #include "runtime/cpu/pointwise.h"
 
 typedef hyp_cpu_pointwise pointwise;

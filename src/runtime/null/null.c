@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
-#include "runtime/core/box_walk.h"
+#include "plan/box_walk.h"
 #include "runtime/core/host_memory.h"
 
 /* One set of shapes that is being run. */

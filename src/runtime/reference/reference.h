@@ -8,7 +8,7 @@
 #define HYP_RUNTIME_REFERENCE_H
 
 #include "plan/call.h"
-#include "runtime/core/box_walk.h"
+#include "plan/box_walk.h"
 
 /* What a kernel needs besides its step. `at` gives the address of every tensor, `values` of every dim. */
 typedef struct hyp_reference_call {

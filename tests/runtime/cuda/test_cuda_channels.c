@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/dtype.h"
-#include "runtime/core/channels_last.h"
+#include "plan/channels_last.h"
 #include "runtime/cuda/device_check.h"
 
 enum { MOST_CHANNELS = 72 };

@@ -1,5 +1,5 @@
 /* movement.c - copy, gather and fill steps. */
-#include "runtime/core/laid_box.h"
+#include "plan/laid_box.h"
 #include "runtime/cuda/ops/steps.h"
 
 /* ---- copy -------------------------------------------------------------------------------------------------- */

@@ -4,7 +4,7 @@
 
 #include "base/dtype.h"
 #include "kernels/scalar.h"
-#include "runtime/core/laid_box.h"
+#include "plan/laid_box.h"
 
 _Static_assert((int)HYP_CUDA_PW_INPUTS >= (int)HYP_PLAN_POINTWISE_INPUTS &&
                    (int)HYP_CUDA_PW_OUTPUTS >= (int)HYP_PLAN_POINTWISE_OUTPUTS &&

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/dtype.h"
-#include "runtime/core/channels_last.h"
-#include "runtime/core/laid_box.h"
+#include "plan/channels_last.h"
+#include "plan/laid_box.h"
 #include "runtime/cuda/ops/steps.h"
 #include "runtime/cuda/session/backend.h"
 #include "runtime/cuda/session/placement.h"

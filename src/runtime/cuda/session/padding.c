@@ -1,5 +1,5 @@
 /* padding.c - tensors of the device that are smaller than those of the run. */
-#include "runtime/core/laid_box.h"
+#include "plan/laid_box.h"
 #include "runtime/cuda/ops/steps.h"
 #include "runtime/cuda/session/backend.h"
 

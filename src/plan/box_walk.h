@@ -1,6 +1,6 @@
 /* box_walk.h - counting through a box of extents with several offsets in step. */
-#ifndef HYP_RUNTIME_CORE_BOX_WALK_H
-#define HYP_RUNTIME_CORE_BOX_WALK_H
+#ifndef HYP_PLAN_BOX_WALK_H
+#define HYP_PLAN_BOX_WALK_H
 
 #include "plan/plan.h"
 

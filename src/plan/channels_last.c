@@ -1,13 +1,13 @@
 /* Which tensors lie with the channels last. All that could do so begin as candidates; steps that want the plan's order,
  * or that want several tensors in one order when one of them is fixed, strike tensors out until nothing changes. Copies
  * want nothing; so what only they and pointwise steps have lies so only where that is how a convolution or a pool has it. */
-#include "runtime/core/channels_last.h"
+#include "plan/channels_last.h"
 
 #include <string.h>
 
 #include "base/dtype.h"
-#include "runtime/core/box_walk.h"
-#include "runtime/core/laid_box.h"
+#include "plan/box_walk.h"
+#include "plan/laid_box.h"
 
 enum { TENSORS = HYP_PLAN_CUSTOM_INPUTS + HYP_PLAN_CUSTOM_OUTPUTS }; /* more than any other step has */
 
@@ -309,4 +309,43 @@ hyp_status hyp_choose_layouts(const HypPlan__Program *p, const int64_t *values, 
     while (strike_others(p, values, channels_last, marked)) strike_out(p, values, also, channels_last);
     hyp_free(marked);
     return HYP_OK;
+}
+
+hyp_status hyp_choose_cpu_layouts(const HypPlan__Program *p, const int64_t *values, bool *channels_last, hyp_diag *diag)
+{
+    enum { MOST_AXES = 2 + 3 }; /* its library convolves along three axes at most */
+    return hyp_choose_layouts(p, values, 1u << HYP_F32, MOST_AXES, HYP_LAST_COPIED | HYP_LAST_REDUCED | HYP_LAST_WALKED,
+                              channels_last, diag);
+}
+
+/* ---- what is turned ---------------------------------------------------------------------------------------------- */
+
+/* Of an image that does not have its channels last, where that is another order at all. */
+static double turned(const HypPlan__Program *p, uint32_t tensor, const int64_t *values, const bool *channels_last,
+                     int64_t few)
+{
+    const HypPlan__Tensor *t = p->tensors[tensor];
+    double images = 1, places = 1;
+    if (channels_last[tensor] || t->dtype != HYP_F32 || t->n_dims < 3 || values[t->dims[1]] <= few) return 0;
+    for (size_t k = 0; k < t->n_dims; k++) *(k < 2 ? &images : &places) *= (double)values[t->dims[k]];
+    return places > 1 ? images * places : 0;
+}
+
+double hyp_turned_elements(const HypPlan__Program *p, const HypPlan__Step *step, const int64_t *values,
+                           const bool *channels_last)
+{
+    enum { IMAGE = 3, SINGLE = 1 };
+    if (step->kernel_case == HYP_PLAN__STEP__KERNEL_COPY) {
+        const HypPlan__Copy *copy = step->copy;
+        double elements = 1;
+        if (channels_last[copy->x] == channels_last[copy->y]) return 0;
+        for (size_t k = 0; k < copy->n_extents; k++) elements *= (double)values[copy->extents[k]];
+        return elements;
+    }
+    if (!is_window(step) || calls(step, "conv-backward-weights")) return 0;
+    const HypPlan__Call *call = step->call;
+    uint32_t added_plus1 = hyp_plan_step_replaces(step);
+    double sum = turned(p, call->inputs_plus1[0] - 1, values, channels_last, calls(step, "conv") ? IMAGE : SINGLE);
+    if (added_plus1) sum += turned(p, added_plus1 - 1, values, channels_last, SINGLE);
+    return sum + turned(p, call->outputs[0], values, channels_last, SINGLE);
 }

@@ -1,4 +1,4 @@
-#include "runtime/core/laid_box.h"
+#include "plan/laid_box.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* laid_box.h - steps that walk through tensors by strides, where some of these lie with the channels last: the same
- * elements by other strides. Shared by the backends. */
-#ifndef HYP_RUNTIME_CORE_LAID_BOX_H
-#define HYP_RUNTIME_CORE_LAID_BOX_H
+ * elements by other strides. Shared by the backends and the compiler. */
+#ifndef HYP_PLAN_LAID_BOX_H
+#define HYP_PLAN_LAID_BOX_H
 
 #include "plan/plan.h"
 

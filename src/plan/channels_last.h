@@ -1,7 +1,7 @@
 /* channels_last.h - which tensors of a plan may lie with the channels last, [N spatial... C], where a device convolves them
- * so. Shared by the backends. */
-#ifndef HYP_RUNTIME_CORE_CHANNELS_LAST_H
-#define HYP_RUNTIME_CORE_CHANNELS_LAST_H
+ * so. Shared by the backends, which decide by it, and the compiler, which predicts by it what they will decide. */
+#ifndef HYP_PLAN_CHANNELS_LAST_H
+#define HYP_PLAN_CHANNELS_LAST_H
 
 #include "plan/plan.h"
 
@@ -18,6 +18,16 @@ enum {
  * tensor has it in rows of more channels. channels_last has an entry for each tensor. */
 HYP_NODISCARD hyp_status hyp_choose_layouts(const HypPlan__Program *program, const int64_t *values, uint32_t types,
                                             size_t most_axes, uint32_t also, bool *channels_last, hyp_diag *diag);
+/* The same as the CPU's backend has it: images in f32, as its library convolves them. */
+HYP_NODISCARD hyp_status hyp_choose_cpu_layouts(const HypPlan__Program *program, const int64_t *values, bool *channels_last,
+                                                hyp_diag *diag);
+
+/* Elements that a step of the CPU's backend turns, since its kernel has the channels last and a tensor has them not: what a
+ * convolution or a pool reads and writes. Images of 3 channels or fewer, those of first convolutions, are read as they lie.
+ * Of a copy whose tensors lie differently it is all that it moves, in place of the copy. */
+double hyp_turned_elements(const HypPlan__Program *program, const HypPlan__Step *step, const int64_t *values,
+                           const bool *channels_last);
+
 /* Whether a step writes or reads such a tensor. */
 bool hyp_uses_layouts(const HypPlan__Step *step, const bool *channels_last);
 /* Whether a window that lies so is some channels of its tensor. Else it is some images, which lie there as it has them. */
