@@ -121,6 +121,25 @@ static hyp_status ask(hyp_rw_weigh *w, hyp_enode_id node, hyp_rw_node *n, hyp_co
     return HYP_OK;
 }
 
+/* Does it cut channels out of images, at a cost? What is read where it lies takes no launch. */
+static bool cuts_image(const hyp_cost_query *q, double cost)
+{
+    const double view = 1e-9;
+    return (q->op == HYP_OP_split || q->op == HYP_OP_slice) && cost > view && q->inputs[0] &&
+           hyp_rw_cuts_channels(q->inputs[0], &q->outputs[0]);
+}
+
+bool hyp_rw_cuts_images(const hyp_graph *g)
+{
+    for (size_t i = 0; i < g->nodes.len; i++) {
+        const hyp_node *n = &g->nodes.data[i];
+        if ((n->op == HYP_OP_split || n->op == HYP_OP_slice) &&
+            hyp_rw_cuts_channels(&g->values.data[n->inputs[0]].type, &g->values.data[n->outputs[0]].type))
+            return true;
+    }
+    return false;
+}
+
 double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh)
 {
     (void)eg;
@@ -139,6 +158,10 @@ double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh)
     double once = constant_cost(w, &n);
     if (w->by_form) return weight(&n, w) + once + (cost >= HYP_COST_UNSUPPORTED ? HYP_COST_UNSUPPORTED : 0);
     if (!(cost >= 0)) return INFINITY; /* a NaN is no answer */
+    if (cuts_image(&query, cost)) {
+        w->cuts_images = true;
+        cost += w->whole_images ? HYP_COST_UNSUPPORTED : 0;
+    }
     return cost + once + (hyp_op_get(n.op)->flags & HYP_OPF_FUSED ? TIE_SECONDS : 0);
 }
 

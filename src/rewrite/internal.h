@@ -260,6 +260,8 @@ typedef struct hyp_rw_weigh {
     hyp_cost_fn cost; /* of the device */
     void *user;
     bool by_form; /* not by cost, but by how normal the form is, of those that the device can run */
+    bool whole_images; /* no channels are cut out of images where that has its cost and something else is possible */
+    bool cuts_images;  /* the answer: an e-node does that */
     hyp_diag *diag;
     hyp_status status;                /* of the first failure; the costs are no good after it */
     HYP_VEC(const hyp_type *) inputs; /* of the question being asked, and below */
@@ -273,6 +275,14 @@ typedef struct hyp_rw_weigh {
     HYP_VEC(bool) input_joined; /* of the question being asked */
 } hyp_rw_weigh;
 void hyp_rw_weigh_dispose(hyp_rw_weigh *weigh);
+/* Whether a part of an image has other channels than the whole. */
+static inline bool hyp_rw_cuts_channels(const hyp_type *whole, const hyp_type *part)
+{
+    enum { AXES = 4 };
+    return part->rank >= AXES && part->dims[1] != whole->dims[1];
+}
+/* Whether a node of the graph cuts channels out of an image. */
+bool hyp_rw_cuts_images(const hyp_graph *g);
 /* A hyp_node_cost_fn; its user is a hyp_rw_weigh. */
 double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh);
 /* The share of the device of what an e-node computes, by a function like hyp_roofline_share; 0 of constants. */

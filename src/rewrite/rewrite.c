@@ -184,19 +184,21 @@ static void dispose_candidate(candidate *c)
     *c = (candidate){0};
 }
 
-/* `joined`: elementwise operators count as if they ran in the kernels of their readers, where there are such; *out_any
- * is false, and nothing chosen, where there are none. */
-static hyp_status find_candidate(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_rw_rules *names, bool joined,
+/* JOINED: elementwise operators count as if they ran in the kernels of their readers, where there are such; *out_any
+ * is false, and nothing chosen, where there are none. WHOLE: no channels are cut out of images, if that can be. */
+enum { APART = 0, JOINED = 1, WHOLE = 2 };
+static hyp_status find_candidate(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_rw_rules *names, unsigned how,
                                  candidate *out, bool *out_any)
 {
     *out = (candidate){.weigh = {.rw = rw,
                                  .cost = j->options->cost,
                                  .user = j->options->cost_user,
                                  .by_form = p != HYP_RW_OPTIMIZE,
+                                 .whole_images = how & WHOLE,
                                  .diag = j->diag}};
     hyp_graph_init(&out->graph, rw->in->dims);
     *out_any = true;
-    if (joined) HYP_TRY(hyp_rw_find_joined(&out->weigh, out_any));
+    if (how & JOINED) HYP_TRY(hyp_rw_find_joined(&out->weigh, out_any));
     if (!*out_any) return HYP_OK;
     if (p == HYP_RW_OPTIMIZE) HYP_TRY(hyp_rw_find_in_place(&out->weigh));
     HYP_TRY(hyp_rw_extract(rw, &out->weigh, HYP_NONE, &out->choice, j->diag));
@@ -209,22 +211,33 @@ static bool is_better(const hyp_rewrite_price *a, const hyp_rewrite_price *b)
     return hyp_rewrite_rank(a) < hyp_rewrite_rank(b) * (1 - 1e-9);
 }
 
-/* Extraction adds up what e-nodes cost one by one, but which elementwise operators share a kernel is known only of a
- * whole graph. So it is done twice, as if none did and as if all did, and the better plan is taken. */
-static hyp_status find_best(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_rw_rules *names, candidate *best)
+/* Takes what is chosen so, if its plan is the better one. */
+static hyp_status try_candidate(hyp_rw_job *j, hyp_rw *rw, const hyp_rw_rules *names, unsigned how, candidate *best)
 {
     candidate other;
     bool any;
-    HYP_TRY(find_candidate(j, rw, p, names, false, best, &any));
-    if (p != HYP_RW_OPTIMIZE || !j->options->price) return HYP_OK;
-    hyp_status status = find_candidate(j, rw, p, names, true, &other, &any);
+    hyp_status status = find_candidate(j, rw, HYP_RW_OPTIMIZE, names, how, &other, &any);
     if (status == HYP_OK && any && is_better(&other.price, &best->price)) {
         candidate worse = *best;
         *best = other;
         other = worse;
+        best->weigh.whole_images = false; /* what is asked of e-nodes later is what they cost */
     }
     dispose_candidate(&other);
     return status;
+}
+
+/* Extraction adds up what e-nodes cost one by one, but which elementwise operators share a kernel, and how images lie, is
+ * known only of a whole graph. So it is done as if none did and as if all did, and, where channels are then cut out of
+ * images, which all readers may have to turn, once more without. The better plan is taken. */
+static hyp_status find_best(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_rw_rules *names, candidate *best)
+{
+    bool any;
+    HYP_TRY(find_candidate(j, rw, p, names, APART, best, &any));
+    if (p != HYP_RW_OPTIMIZE || !j->options->price) return HYP_OK;
+    HYP_TRY(try_candidate(j, rw, names, JOINED, best));
+    if (!best->weigh.cuts_images || !hyp_rw_cuts_images(&best->graph)) return HYP_OK;
+    return try_candidate(j, rw, names, WHOLE | (best->weigh.joined ? JOINED : APART), best);
 }
 
 /* Leaves apart what extraction has put together, where the plan is then the better one. */

@@ -408,9 +408,8 @@ static double views_of_parts(const hyp_price *a)
 /* Are they some channels of images, which lie in one piece but not as a device's kernels of images have them? */
 static bool cuts_channels(const hyp_cost_query *q)
 {
-    enum { AXES = 4 };
     for (uint32_t i = 0; i < q->output_count; i++)
-        if (q->outputs[i].rank < AXES || q->outputs[i].dims[1] == q->inputs[0]->dims[1]) return false;
+        if (!hyp_rw_cuts_channels(q->inputs[0], &q->outputs[i])) return false;
     return true;
 }
 

@@ -107,6 +107,30 @@ static void layers_side_by_side_are_not_merged(void **state)
     }
 }
 
+/* Convolutions of one image merge by the sum of what e-nodes cost. Where the plan of that is the dearer one, since all who
+ * read channels of the whole turn it, they stay apart, but are otherwise rewritten. */
+static void images_stay_whole_where_their_plan_is_better(void **state)
+{
+    (void)state;
+#define CONV(w) "(out (relu (conv :strides (1 1) :pads (0 0 0 0) :dilations (1 1) x " w ")))"
+    static const char *const images = "(input x f32 1 16 4 4) (const a f32 16 16 1 1) (const b f32 16 16 1 1)"
+                                      "(const c f32 16 16 1 1) (const d f32 16 16 1 1) (const e f32 16 16 1 1)"
+                                      "(const g f32 16 16 1 1)" CONV("a") CONV("b") CONV("c") CONV("d") CONV("e") CONV("g");
+    for (int turned = 0; turned < 2; turned++) {
+        fixture f;
+        pricing p;
+        begin_priced(&f, &p, images, 1);
+        use_profile(&f, "(profile turning (like cpu) (launch-seconds 1e-6) (next-launch-seconds 1e-6))");
+        p.costly = turned ? HYP_OP_split : HYP_OP_COUNT;
+        run(&f);
+        assert_int_equal(count_op(&f.out, HYP_OP_split) > 0, !turned);
+        assert_int_equal(count_op(&f.out, HYP_OP_conv), turned ? 6 : 1);
+        assert_int_equal(count_op(&f.out, HYP_OP_relu), 0);
+        assert_same_results(&f, 1e-9);
+        end(&f);
+    }
+}
+
 /* A chain gains nothing by streams, and is as it is without. */
 static void what_runs_one_after_the_other_stays_as_it_is(void **state)
 {
@@ -152,6 +176,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_side_by_side_are_not_merged),
+        cmocka_unit_test(images_stay_whole_where_their_plan_is_better),
         cmocka_unit_test(what_runs_one_after_the_other_stays_as_it_is),
         cmocka_unit_test(nothing_is_slower_than_what_came),
     };
