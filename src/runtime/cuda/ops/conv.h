@@ -55,17 +55,26 @@ HYP_NODISCARD hyp_status hyp_cuda_add_conv_step(hyp_cuda_build *b, const hyp_cud
 
 /* One weight for each place of the window and no sum over channels: a product would be almost empty. */
 static inline bool hyp_cuda_is_depthwise(const hyp_conv *v) { return v->in_channels == 1 && v->group > 1; }
+/* Does every digit of f32 count? */
+static inline bool hyp_cuda_is_strict(const hyp_cuda_conv_step *step) { return step->dtype == HYP_F32 && !step->tf32; }
+
+/* What a convolution in strict f32 takes at least where a thread adds up all channels under a window, one behind the
+ * other, as measured (H100). */
+static inline double hyp_cuda_deep_seconds(const hyp_cuda_conv_step *step)
+{
+    const double term = 2.2e-8;
+    const hyp_conv *v = &step->conv;
+    bool deep = hyp_cuda_is_strict(step) && step->gradient == HYP_CUDA_CONV_RESULT;
+    return deep ? term * (double)v->in_channels * (double)v->window.kernel_count : 0;
+}
 /* What a kernel of ours for all convolutions is predicted to take, many times more than others. */
 static inline double hyp_cuda_plain_seconds(const hyp_cuda_conv_step *step, double floor)
 {
     const double product = 1e-12;
     const hyp_conv *v = &step->conv;
-    return 2 * hyp_cuda_library_seconds + floor +
+    return 2 * hyp_cuda_library_seconds + floor + hyp_cuda_deep_seconds(step) +
            product * (double)v->y->count * (double)v->in_channels * (double)v->window.kernel_count;
 }
-
-/* Does every digit of f32 count? */
-static inline bool hyp_cuda_is_strict(const hyp_cuda_conv_step *step) { return step->dtype == HYP_F32 && !step->tf32; }
 
 /* Gives a box for copies of images its lane `lane`: the strides of dense [images, channels, spatial...] of these dims
  * in one order or the other. Its axes are the spatial ones, innermost first, then channels, then images; extents are

@@ -218,12 +218,10 @@ static const char *cudnn_cannot(const hyp_cuda_build *b, const hyp_cuda_conv_ste
  * 26 us, 512 of 7x7 134 us, 64 of 224x224 152 us). */
 static double seconds(const hyp_cuda_conv_step *step, bool last, double floor)
 {
-    const double term = 2.2e-8;
-    const hyp_conv *v = &step->conv;
-    if (hyp_cuda_is_depthwise(v)) return 2 * hyp_cuda_plain_seconds(step, floor);
-    double all = 2 * hyp_cuda_library_seconds + floor, plain = hyp_cuda_plain_seconds(step, floor);
-    if (hyp_cuda_is_strict(step)) all += 0.7 * floor + term * (double)(v->window.kernel_count * v->in_channels);
-    return (all < plain ? all : plain) + hyp_cuda_dnn_moving_seconds(step, last); /* our plainest is no better */
+    if (hyp_cuda_is_depthwise(&step->conv)) return 2 * hyp_cuda_plain_seconds(step, floor);
+    double products = floor + hyp_cuda_deep_seconds(step);
+    if (hyp_cuda_is_strict(step)) products += 0.7 * floor;
+    return 2 * hyp_cuda_library_seconds + products + hyp_cuda_dnn_moving_seconds(step, last);
 }
 
 static double cudnn_seconds(const hyp_cuda_conv_step *step, double floor)

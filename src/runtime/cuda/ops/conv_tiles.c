@@ -227,8 +227,8 @@ static const char *cannot(const hyp_cuda_build *b, const hyp_cuda_conv_step *ste
 }
 
 /* As measured (H100): both kernels take so much however little they do, and move what is made and the products at the
- * rate of the cache, half of it where a channel's numbers lie apart; so does cuBLASLt, or it multiplies at half of what
- * it reaches in large products, and weights come from memory. */
+ * rate of the cache, much more slowly where a channel's numbers lie apart; so does cuBLASLt, or it multiplies at half
+ * of what it reaches in large products, and weights come from memory. */
 static double seconds(const hyp_cuda_conv_step *step, int side)
 {
     const double cache = 4e12, memory = 3e12, rate = 3.1e13, product = 3e-6;
@@ -238,7 +238,7 @@ static double seconds(const hyp_cuda_conv_step *step, int side)
     const double in = (double)v->in_channels, out = (double)v->out_channels, numbers = (double)c.tiles * c.places;
     const double made = numbers * in * size, products = numbers * out * size, weights = c.places * in * out * size;
     const bool x_last = step->x_last || hyp_cuda_one_order(v->x), y_last = step->y_last || hyp_cuda_one_order(v->y);
-    const double moving = (made * (x_last ? 1 : 2) + products * (y_last ? 1 : 2)) / cache;
+    const double moving = (made * (x_last ? 1 : 6) + products * (y_last ? 1 : 8)) / cache; /* a sector for a number */
     const double multiplying = 2 * numbers * in * out / rate, passing = (made + products) / cache;
     return (double)c.parts * (2 * kernel + product + weights / memory) + moving +
            (multiplying > passing ? multiplying : passing);
