@@ -186,6 +186,7 @@ static void ask(const hyp_measured *m, question *q)
         q->output = tensor(m, 3, s[1], s[2], s[3]);
         break;
     case HYP_OP_attention:
+        q->attrs[5].i = 1; /* with its softmax */
         q->types[0] = q->output = tensor(m, 3, s[0], s[1], s[3]);
         q->types[1] = q->types[2] = tensor(m, 3, s[0], s[2], s[3]);
         break;
