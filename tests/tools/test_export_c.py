@@ -1,5 +1,6 @@
 """hypatia export-c: what it writes compiles as C99 without a warning, with every compiler that is here, and computes what the plan
 computes on the reference device, on models of random numbers; what there is no C for is named."""
+import json
 import os
 import shutil
 import sys
@@ -419,6 +420,11 @@ def check_attention():
             last = "f"
         nodes += [("Softmax", [last], ["p"], {"axis": -1}), ("MatMul", ["p", "v"], ["o"]), ("Transpose", ["o"], ["y"], {"perm": [0, 2, 1, 3]})]
         check(save(f"attention_{mask}".lower(), shapes, {"y": [2, rows, heads, 6]}, nodes, {"s": np.float32(0.3), "low": np.float32(-1e9)}), high=2)
+    nodes = [("MatMul", ["q", "k"], ["m"]), ("MatMul", ["m", "v"], ["y"])]
+    shapes = {"q": [2, 5, 8], "k": [2, 8, 33], "v": [2, 33, 6]}
+    check(save("attention_plain", shapes, {"y": [2, 5, 6]}, nodes), "--only-rules", "attention-plain")
+    steps = [step["label"] for step in json.loads(run("hypatia", "inspect", "attention_plain.bin", "--json"))["steps"]]
+    assert steps == ["attention"], steps
 
 
 def check_views():
