@@ -54,6 +54,13 @@ static hyp_status grow_report(hyp_rw_job *j, size_t count)
     return HYP_OK;
 }
 
+/* Whether a phase searches for rules of text i: of the user's any may be of any ruleset, and is to be right. */
+static bool is_searched(const hyp_rewrite_options *options, size_t i, const char *file, hyp_rw_phase p)
+{
+    size_t builtin = options->no_builtin ? 0 : hyp_builtin_rules_count;
+    return i >= builtin || hyp_rw_in_phase(file, p);
+}
+
 /* The last of the built-in texts that have rules of the first two phases. */
 static const char last_normal[] = "linear";
 
@@ -63,11 +70,12 @@ hyp_status hyp_rw_read_rules(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, hyp_rule
     bool first_time = j->report->rule_count == 0;
     *out = NULL;
     for (size_t i = 0; rule_text(j->options, i, &file, &text); i++) {
-        size_t before = *out ? hyp_ruleset_count(*out) : 0;
-        if (*out)
+        size_t before = hyp_ruleset_count(*out);
+        if (!*out) HYP_TRY(hyp_ruleset_parse_with(rw->eg, file, NULL, 0, hyp_rw_desugar, rw, out, j->diag));
+        if (is_searched(j->options, i, file, p))
             HYP_TRY(hyp_ruleset_extend_with(*out, file, text, strlen(text), hyp_rw_desugar, rw, j->diag));
         else
-            HYP_TRY(hyp_ruleset_parse_with(rw->eg, file, text, strlen(text), hyp_rw_desugar, rw, out, j->diag));
+            HYP_TRY(hyp_ruleset_extend_names(*out, file, text, strlen(text), j->diag));
         if (p == HYP_RW_RECOGNIZE && !j->options->rule_file_count && strcmp(file, last_normal) == 0) break;
         if (!first_time) continue;
         HYP_TRY(grow_report(j, hyp_ruleset_count(*out)));

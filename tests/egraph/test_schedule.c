@@ -1,4 +1,5 @@
 /* Schedules of several rulesets, and backoff by rule. */
+#include "egraph/rules/language.h"
 #include "support.h"
 
 #define RUN(r, n)                                                                                                      \
@@ -218,6 +219,33 @@ static void a_rule_has_its_own_limit(void **state)
     assert_int_equal(matches_of(SIZE_MAX, COMM_ADD), matches_of(0, COMM_ADD));
 }
 
+static void rules_of_which_only_names_are_read_do_nothing(void **state)
+{
+    (void)state;
+    hyp_egraph *eg = new_graph(true, NULL);
+    hyp_ruleset *rules = rules_of(eg, "(rule turned (turn ?x) => ?x)");
+    static const char named[] = "(birule gone :class N :doc \"d\" (flip ?x) <=> (unknown ?x) :if (nobody-knows ?x))";
+    static const char more[] = "(rule last (end ?x) => ?x)";
+    must(hyp_ruleset_extend_names(rules, "n", named, strlen(named), &diag));
+    must(hyp_ruleset_extend_with(rules, "m", more, strlen(more), NULL, NULL, &diag));
+    assert_int_equal(hyp_ruleset_count(rules), 4);
+    const hyp_rule_info info = hyp_ruleset_rule(rules, 1);
+    assert_string_equal(info.name, "gone");
+    assert_string_equal(info.numeric_class, "N");
+    assert_string_equal(info.doc, "d");
+    assert_string_equal(info.text, "");
+    assert_string_equal(hyp_ruleset_rule(rules, 3).name, "last");
+    hyp_ruleset_enable(rules, 1, true);
+    term(eg, "(flip (turn (end a)))");
+    run_checked(eg, rules, 3);
+    assert_true(equal(eg, "(turn (end a))", "a"));
+    assert_false(equal(eg, "(flip a)", "(unknown a)"));
+    hyp_diag said = {0};
+    assert_int_equal(hyp_ruleset_extend_names(rules, "n", named, strlen(named), &said), HYP_ERR_MALFORMED);
+    assert_non_null(strstr(said.message, "a rule of this name already"));
+    hyp_egraph_destroy(eg);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +257,7 @@ int main(void)
         cmocka_unit_test(declined_matches_do_not_use_up_the_limit),
         cmocka_unit_test(what_is_no_schedule_is_refused),
         cmocka_unit_test(a_rule_has_its_own_limit),
+        cmocka_unit_test(rules_of_which_only_names_are_read_do_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,6 +33,10 @@ HYP_NODISCARD hyp_status hyp_ruleset_parse_with(hyp_egraph *eg, const char *file
  * those that are there. After a failure the ruleset may only be destroyed. */
 HYP_NODISCARD hyp_status hyp_ruleset_extend_with(hyp_ruleset *rules, const char *file, const char *text, size_t len,
                                                  hyp_desugar_fn desugar, void *user, hyp_diag *diag);
+/* Adds rules of which only the name, the class, the ruleset and the documentation are read: they have no text, are never
+ * enabled, and take the place in the order that they have in the whole. A ruleset with such is not copied. */
+HYP_NODISCARD hyp_status hyp_ruleset_extend_names(hyp_ruleset *rules, const char *file, const char *text, size_t len,
+                                                  hyp_diag *diag);
 
 /* Whether a rule may unite two classes; `right` is HYP_NONE while it is not built. Asked after conditions and functions.
  * A no is final: the answer for two classes may not become a yes later. */

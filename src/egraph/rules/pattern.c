@@ -292,7 +292,7 @@ static hyp_status copy_text(hyp_rule_reader *p, const char *text, const char **o
     return *out ? HYP_OK : hyp_fail_memory(p->diag, strlen(text));
 }
 
-static hyp_status write_info(hyp_rule_reader *p, const hyp_written_rule *src, hyp_rule_info *out)
+static hyp_status write_text(hyp_rule_reader *p, const hyp_written_rule *src, hyp_rule_info *out)
 {
     hyp_strbuf sb = {0};
     hyp_strbuf_puts(&sb, "(rule ");
@@ -323,7 +323,12 @@ static hyp_status write_info(hyp_rule_reader *p, const hyp_written_rule *src, hy
     hyp_strbuf_puts(&sb, ")");
     hyp_status status = sb.failed ? hyp_fail_memory(p->diag, sb.len) : copy_text(p, sb.data, &out->text);
     hyp_strbuf_dispose(&sb);
-    HYP_TRY(status);
+    return status;
+}
+
+static hyp_status write_info(hyp_rule_reader *p, const hyp_written_rule *src, hyp_rule_info *out)
+{
+    HYP_TRY(p->names_only ? copy_text(p, NULL, &out->text) : write_text(p, src, out));
     HYP_TRY(copy_text(p, src->name, &out->name));
     HYP_TRY(copy_text(p, src->numeric_class, &out->numeric_class));
     HYP_TRY(copy_text(p, src->ruleset, &out->ruleset));
@@ -442,10 +447,12 @@ hyp_status hyp_rule_add(hyp_rule_reader *p, const hyp_written_rule *src)
     if (HYP_RULE_INDEX(p->rules->rules.len + 1) == 0) return hyp_rule_fail(p, src->form, "these are too many rules");
     HYP_TRY(hyp_vec_grow(&p->rules->rules, p->diag));
     hyp_rule *rule = p->rule = &p->rules->rules.data[p->rules->rules.len - 1];
-    *rule = (hyp_rule){.enabled = true};
+    *rule = (hyp_rule){.enabled = !p->names_only};
     hyp_status status = write_info(p, src, &rule->info);
-    if (status == HYP_OK) status = hyp_rule_collects(src->left) ? add_collecting(p, src) : read_sides(p, src, false);
-    if (status == HYP_OK) status = hyp_rule_compile(p->rules->eg, &p->rules->arena, rule, p->diag);
+    if (status == HYP_OK && !p->names_only) {
+        status = hyp_rule_collects(src->left) ? add_collecting(p, src) : read_sides(p, src, false);
+        if (status == HYP_OK) status = hyp_rule_compile(p->rules->eg, &p->rules->arena, rule, p->diag);
+    }
     if (status == HYP_OK) status = hyp_intern_add(&p->rules->names, src->name, strlen(src->name), &id, p->diag);
     if (status != HYP_OK) p->rules->rules.len--; /* as if nothing had been read */
     return status;

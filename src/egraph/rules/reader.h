@@ -18,6 +18,7 @@ typedef struct hyp_rule_reader {
     const char *file;
     hyp_desugar_fn desugar;
     void *user;
+    bool names_only;   /* rules are not to be searched for: hyp_ruleset_extend_names */
     hyp_arena scratch; /* the text as read */
     hyp_diag *diag;
     /* Of the rule being read. */

@@ -31,19 +31,30 @@ void hyp_ruleset_link(hyp_ruleset *rules)
     eg->rulesets = rules;
 }
 
+static hyp_status read_text(hyp_rule_reader *p, const char *text, size_t len)
+{
+    if (!text) text = ""; /* of no length */
+    hyp_status status =
+        hyp_rules_are_lines(text, len) ? hyp_rules_read_lines(p, text, len) : hyp_rules_read_forms(p, text, len);
+    hyp_vec_free(&p->vars);
+    hyp_arena_dispose(&p->scratch);
+    return status;
+}
+
 hyp_status hyp_ruleset_extend_with(hyp_ruleset *rules, const char *file, const char *text, size_t len,
                                    hyp_desugar_fn desugar_fn, void *user, hyp_diag *diag)
 {
     rules->desugar = desugar_fn;
     rules->desugar_user = user;
-    if (!text) text = ""; /* of no length */
     hyp_rule_reader p = {
         .eg = rules->eg, .rules = rules, .file = file, .desugar = desugar_fn, .user = user, .diag = diag};
-    hyp_status status =
-        hyp_rules_are_lines(text, len) ? hyp_rules_read_lines(&p, text, len) : hyp_rules_read_forms(&p, text, len);
-    hyp_vec_free(&p.vars);
-    hyp_arena_dispose(&p.scratch);
-    return status;
+    return read_text(&p, text, len);
+}
+
+hyp_status hyp_ruleset_extend_names(hyp_ruleset *rules, const char *file, const char *text, size_t len, hyp_diag *diag)
+{
+    hyp_rule_reader p = {.eg = rules->eg, .rules = rules, .file = file, .names_only = true, .diag = diag};
+    return read_text(&p, text, len);
 }
 
 hyp_status hyp_ruleset_parse_with(hyp_egraph *eg, const char *file, const char *text, size_t len,
@@ -102,7 +113,7 @@ void hyp_ruleset_guard(hyp_ruleset *rules, hyp_may_unite_fn fn, void *user)
 
 void hyp_ruleset_enable(hyp_ruleset *rules, size_t i, bool enabled)
 {
-    if (rules && i < rules->rules.len) rules->rules.data[i].enabled = enabled;
+    if (rules && i < rules->rules.len) rules->rules.data[i].enabled = enabled && rules->rules.data[i].left_count;
 }
 
 void hyp_egraph_name_lists(hyp_egraph *eg, const hyp_word_list *lists) { eg->word_lists = lists; }

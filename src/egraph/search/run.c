@@ -537,7 +537,8 @@ hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rules, const hyp_egraph_r
 
     for (size_t i = 0; i < out_report->rule_count; i++) {
         const hyp_rule *rule = &rules->rules.data[i];
-        if (!rule->collecting) out_report->rules[i].declined = rule->declined.len / hyp_match_words(rule);
+        if (!rule->collecting && rule->declined.len)
+            out_report->rules[i].declined = rule->declined.len / hyp_match_words(rule);
     }
     out_report->stop = status == HYP_OK ? r.stop : HYP_STOP_ERROR;
     out_report->e_nodes = eg->live_count;
