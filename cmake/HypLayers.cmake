@@ -11,18 +11,49 @@ function(hyp_layer name)
     target_link_libraries(hyp_${name} PRIVATE hyp_warnings)
 endfunction()
 
-# hyp_test_program(name source... [LAYERS layer...] [LIBS lib...]): a cmocka program that sees internal headers.
-function(hyp_test_program name)
-    cmake_parse_arguments(arg "" "" "LAYERS;LIBS" ${ARGN})
-    add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
+# hyp_test_settings(name layer...): what tests are compiled with: internal headers, and what their layers want and are told.
+function(hyp_test_settings name)
     target_include_directories(${name} PRIVATE
         ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests ${PROJECT_BINARY_DIR}/generated)
     target_compile_definitions(${name} PRIVATE _GNU_SOURCE HYP_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
         $<$<BOOL:${HYPATIA_SMALL_SIZES}>:HYP_SMALL_SIZES>)
-    foreach(layer ${arg_LAYERS})
+    foreach(layer ${ARGN})
         target_link_libraries(${name} PRIVATE hyp_${layer})
     endforeach()
-    target_link_libraries(${name} PRIVATE ${arg_LIBS} hyp_warnings PkgConfig::CMOCKA m)
+    target_link_libraries(${name} PRIVATE hyp_warnings PkgConfig::CMOCKA)
+endfunction()
+
+# hyp_shared_source(out source layer...): sets `out` to the object of a source, which is compiled once for all test programs that
+# see the same layers: else a quarter of what a build compiles would be such files again.
+function(hyp_shared_source out source)
+    set(layers ${ARGN})
+    list(SORT layers)
+    list(JOIN layers _ seen)
+    string(MAKE_C_IDENTIFIER ${source} file)
+    set(library shared_${file}_${seen})
+    if(NOT TARGET ${library})
+        add_library(${library} OBJECT ${PROJECT_SOURCE_DIR}/${source})
+        hyp_test_settings(${library} ${layers})
+    endif()
+    set(${out} $<TARGET_OBJECTS:${library}> PARENT_SCOPE)
+endfunction()
+
+# hyp_test_program(name source... [LAYERS layer...] [LIBS lib...]): a cmocka program that sees internal headers. Its first source
+# is its own; others of the tests may be those of several programs.
+function(hyp_test_program name)
+    cmake_parse_arguments(arg "" "" "LAYERS;LIBS" ${ARGN})
+    list(POP_FRONT arg_UNPARSED_ARGUMENTS sources)
+    foreach(source ${arg_UNPARSED_ARGUMENTS})
+        get_filename_component(path ${source} ABSOLUTE)
+        file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${path})
+        if(path MATCHES "^tests/" AND arg_LAYERS)
+            hyp_shared_source(source ${path} ${arg_LAYERS})
+        endif()
+        list(APPEND sources ${source})
+    endforeach()
+    add_executable(${name} ${sources})
+    hyp_test_settings(${name} ${arg_LAYERS})
+    target_link_libraries(${name} PRIVATE ${arg_LIBS} m)
 endfunction()
 
 # hyp_test(...[COST seconds]): such a program, run as one test. Tests of more than eight seconds say about how long they take:
