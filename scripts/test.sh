@@ -26,6 +26,12 @@ install_packages $BUILD_PACKAGES $TEST_PACKAGES
 use_venv cmake numpy onnx onnxruntime jsonschema pytest
 
 jobs=$(nproc)
+# Some two hundred programs of a build are linked with what they test inside: by a linker that takes a third of the usual one's
+# time where there is one, in all builds but build/dev, which is linked as users link.
+linker=
+for found in lld gold; do
+    ! command -v "ld.$found" > /dev/null || linker=-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=$found
+done
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 broken=
@@ -73,12 +79,14 @@ everything() {
         HYPATIA_CPU=$level check dev -R "^(test_runtime_($kernels)|conformance_cpu|test_codegen_random|judge_(attention|elementwise|models|products|windows))\$"
     done
     cuda_built=-DHYPATIA_CUDA_BUILT=$PWD/build/dev # kernels and emulator: the same in every build
-    build runtime --preset release -DHYPATIA_COMPILER=OFF -DHYPATIA_ONEDNN=OFF "$cuda_built"
+    # shellcheck disable=SC2086 # nothing, where the linker is the usual one
+    build runtime --preset release -DHYPATIA_COMPILER=OFF -DHYPATIA_ONEDNN=OFF "$cuda_built" $linker
     # On the emulated GPU once: its moods, and steps side by side, are for the code, not for how it is built.
     check runtime -LE long -E '^(header_|check_)|^test_cuda_.*_(own|unfit|parts|plain|lazy|pageable|compiling)$|^test_cuda_(reduce|conv|orders|recurrent|session|staging)_side_by_side$'
     # The second compiler, whose sanitizers also see offsets from NULL. Its runtime is a package of its own on some systems.
     [ -e "$(clang -print-file-name="libclang_rt.asan-$(uname -m).so")" ] || install_packages libclang-rt-dev
-    build asan --preset asan -DCMAKE_C_COMPILER=clang "$cuda_built"
+    # shellcheck disable=SC2086
+    build asan --preset asan -DCMAKE_C_COMPILER=clang "$cuda_built" $linker
     # Of what takes longest there, not what only judges numbers, or drives code that others do (the same tests with steps side by
     # side), nor what Python would have to load. What was freed last is watched, 16 MB of it: with the usual 256 MB a third of the
     # time goes by.
@@ -87,7 +95,8 @@ everything() {
     check asan -E "^(header_|check_|judge_(elementwise|emitted|fusions)\$|tools_(verify|budget|memory|terminal|report_page|careful|prices|serve_load|export_c|export_c_models)\$|python_|test_cuda_generated|$same)"
     unset ASAN_OPTIONS
     programs='^(runtime|test_runtime)'
-    build tsan --preset tsan -DCMAKE_C_COMPILER=gcc -DHYPATIA_COMPILER=OFF "$cuda_built"
+    # shellcheck disable=SC2086
+    build tsan --preset tsan -DCMAKE_C_COMPILER=gcc -DHYPATIA_COMPILER=OFF "$cuda_built" $linker
     check tsan -R "$programs"
     programs=
 }
