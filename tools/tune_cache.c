@@ -151,14 +151,18 @@ static void read_lines(tune_cache *c, FILE *file, const char *path, const char *
 
 int tune_cache_load(tune_cache *c, const char *path, const char *device, const char *tool)
 {
+    struct stat is;
+    if (stat(path, &is) == 0 && S_ISFIFO(is.st_mode)) { /* opening it waits for who writes, and what was read is gone */
+        cli_error(tool, "%s: is a pipe; a cache is a file, which is read and then added to", path);
+        return CLI_FAILED;
+    }
     FILE *file = fopen(path, "r");
     if (!file && errno == ENOENT) return CLI_OK;
     if (!file) {
         cli_error(tool, "%s: cannot read: %s", path, strerror(errno));
         return CLI_FAILED;
     }
-    struct stat is;
-    bool ends = fstat(fileno(file), &is) == 0 && !S_ISCHR(is.st_mode) && !S_ISFIFO(is.st_mode);
+    bool ends = fstat(fileno(file), &is) == 0 && !S_ISCHR(is.st_mode);
     errno = 0;
     if (ends) read_lines(c, file, path, device, tool);
     bool failed = ferror(file);

@@ -119,6 +119,14 @@ def check_locked(plan, tuned, cache):
     assert waiting.communicate()[1] == "" and waiting.returncode == 0, waiting.returncode
 
 
+def check_pipe(plan, folder):
+    """A cache that is a pipe is refused at once: nobody may ever write to it."""
+    pipe = os.path.join(folder, "pipe")
+    os.mkfifo(pipe)
+    told = run("hypatia", "tune", plan, "--dim", "batch=6", "--cache", pipe, code=1)[1]
+    assert f"{pipe}: is a pipe; a cache is a file" in told, told
+
+
 def check_other_devices(plan, tuned, cache):
     good = json.loads(open(cache).read().splitlines()[-1])
     with open(cache, "w") as file:
@@ -321,6 +329,7 @@ def main():
         check_running(folder, plan, tuned)
         check_steps(plan, tuned)
         check_locked(plan, tuned, cache)
+        check_pipe(plan, folder)
         check_broken_lines(plan, tuned, cache)
         check_other_devices(plan, tuned, cache)
         check_compiling(folder, model, cache)
