@@ -70,7 +70,8 @@ static void check_attention(const attended *a)
     hyp_tensor in[4];
     build_attention(a);
     size_t inputs = attention_inputs(a, in), results = (size_t)(a->batch * a->heads * a->rows * a->columns);
-    compare_backends(inputs, in, 1, (const char *const[]){"y"}, HYP_F32, results, 5e-6);
+    /* Without a softmax the scores of a row are no shares of 1: their terms may cancel, and how they round does not. */
+    compare_backends(inputs, in, 1, (const char *const[]){"y"}, HYP_F32, results, a->plain ? 5e-5 : 5e-6);
     for (size_t i = 0; i < inputs; i++) free(in[i].data);
     pb_dispose(&b);
 }

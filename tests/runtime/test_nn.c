@@ -285,7 +285,8 @@ static void many_shapes(void **unused)
 static void memory_has_a_limit(void **unused)
 {
     (void)unused;
-    const hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CPU, .memory_limit = 1 << 20};
+    const hyp_engine_options options = {
+        .size = sizeof options, .device = HYP_DEVICE_CPU, .threads = 2, .memory_limit = 1 << 20}; /* each thread has room */
     hyp_nn *nn = NULL;
     assert_int_equal(hyp_nn_create(&options, NULL, &nn, diag), HYP_OK);
     const hyp_nn_layer layers[] = {{.weight = {.dtype = HYP_F32, .rank = 2, .dims = {512, 4}}},

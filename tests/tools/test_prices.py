@@ -20,7 +20,7 @@ WAYS = (["--target", "cpu"], ["--target", "cpu:avx2"], ["--target", "cpu:avx2", 
 NUMBER = r"([0-9.e+-]+)"
 PRICE = re.compile(rf"(?:1/(\d+) of: )?(?:\d+ threads, )?launch {NUMBER} us(?: \+ work {NUMBER} us(?: \((.*?)\))?)?"
                    rf"(?:, x {NUMBER} as (?:its functions were measured|measured, mostly \((.*?)\)))?"
-                   rf"(?:; far weights and code: {NUMBER} us)?(?:; far data: {NUMBER} us)?")
+                   rf"(?:; far weights and code: {NUMBER} us)?(?:; images are turned: {NUMBER} us)?(?:; far data: {NUMBER} us)?")
 AWAY = re.compile(rf"weights and what is away: {NUMBER} us")
 RATE = re.compile(rf"{NUMBER} ([a-z0-9 ]+) at {NUMBER}/s: {NUMBER} us")
 
@@ -35,9 +35,9 @@ def check_step(step):
     """Figures have three or four digits. Rates of less than a hundredth of the work are not told."""
     found = PRICE.fullmatch(step["price"])
     assert found, step
-    of, launch, work, rates, factor, nearest, far, far_data = found.groups()
-    work, factor, far, far_data = float(work or 0), float(factor or 1), float(far or 0), float(far_data or 0)
-    seconds = (((float(launch) + work) * factor + far) / int(of or 1) + far_data) * 1e-6
+    of, launch, work, rates, factor, nearest, far, turned, far_data = found.groups()
+    work, factor, far = float(work or 0), float(factor or 1), float(far or 0)
+    seconds = (((float(launch) + work) * factor + far) / int(of or 1) + float(far_data or 0) + float(turned or 0)) * 1e-6
     assert abs(seconds - step["predicted_seconds"]) <= 4e-3 * seconds + 1e-11, (seconds, step)  # as much is said of a view
     terms = [(float(amount), what, float(rate), float(us)) for amount, what, rate, us in RATE.findall(rates or "")]
     away = [float(us) for us in AWAY.findall(rates or "")]  # of which no bytes are told
