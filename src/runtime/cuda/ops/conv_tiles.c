@@ -14,10 +14,11 @@
 
 enum {
     TAPS = 3,          /* of a window, a side */
+    CACHED = 32 << 20, /* bytes of tiles and products that stay in the cache */
 #ifdef HYP_SMALL_SIZES /* tests then reach parts */
     MOST_MADE = 1 << 14,
 #else
-    MOST_MADE = 32 << 20, /* bytes of tiles and products at a time */
+    MOST_MADE = CACHED, /* at a time */
 #endif
     MOST_CHANNELS = 1 << 20,
 };
@@ -32,14 +33,15 @@ typedef struct cut {
 
 static int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-static cut cut_of(const hyp_conv *v, int side)
+/* `bytes`: of tiles and products at a time, at most. */
+static cut cut_of(const hyp_conv *v, int side, int64_t bytes)
 {
     cut c = {.side = side,
              .places = (side + TAPS - 1) * (side + TAPS - 1),
              .down = up(v->window.out[0], side),
              .across = up(v->window.out[1], side)};
     c.tiles = v->batch * c.down * c.across;
-    int64_t most = MOST_MADE / ((int64_t)sizeof(float) * c.places * (v->in_channels + v->out_channels));
+    int64_t most = bytes / ((int64_t)sizeof(float) * c.places * (v->in_channels + v->out_channels));
     c.parts = up(c.tiles, most > 1 ? most : 1);
     c.each = up(c.tiles, c.parts);
     return c;
@@ -168,7 +170,7 @@ static hyp_status prepare(hyp_cuda_build *b, const hyp_cuda_conv_step *step, con
 
 static hyp_status add_tiles(hyp_cuda_build *b, const hyp_cuda_conv_step *step, int side)
 {
-    const cut c = cut_of(&step->conv, side);
+    const cut c = cut_of(&step->conv, side, MOST_MADE);
     const size_t before = b->prepared->ops.len;
     if (b->program->tensors[step->weight]->place != HYP_PLAN__PLACE__PLACE_WEIGHT)
         return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED, "its weights are a part of others");
@@ -234,7 +236,7 @@ static double seconds(const hyp_cuda_conv_step *step, int side)
     const double cache = 4e12, memory = 3e12, rate = 3.1e13, product = 3e-6;
     const double kernel = side == 2 ? 2e-6 : 2.9e-6, size = sizeof(float);
     const hyp_conv *v = &step->conv;
-    const cut c = cut_of(v, side);
+    const cut c = cut_of(v, side, CACHED);
     const double in = (double)v->in_channels, out = (double)v->out_channels, numbers = (double)c.tiles * c.places;
     const double made = numbers * in * size, products = numbers * out * size, weights = c.places * in * out * size;
     const bool x_last = step->x_last || hyp_cuda_one_order(v->x), y_last = step->y_last || hyp_cuda_one_order(v->y);
