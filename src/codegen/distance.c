@@ -84,21 +84,14 @@ static hyp_status walk_init(hyp_lowering *l, walk *w)
     return hyp_lower_typical_values(l, &w->values);
 }
 
-static hyp_status add(hyp_lowering *l, HypPlan__Step *s, double seconds)
-{
-    s->predicted_seconds += seconds;
-    if (!l->options->explain || seconds <= 1e-4 * s->predicted_seconds) return HYP_OK;
-    s->price = hyp_arena_printf(&l->out->arena, "%s; far data: %.4g us", s->price, seconds * 1e6);
-    return s->price ? HYP_OK : hyp_fail_memory(l->diag, 1);
-}
-
 hyp_status hyp_lower_add_distances(hyp_lowering *l)
 {
+    const double told = 1e-4;
     HypPlan__Program *p = l->out->program;
     walk w;
     if (!l->options->predict || !l->options->predict_far) return HYP_OK;
     HYP_TRY(walk_init(l, &w));
     for (uint32_t i = 0; i < p->n_steps; i++) go_over(&w, i);
-    for (uint32_t i = 0; i < p->n_steps; i++) HYP_TRY(add(l, p->steps[i], go_over(&w, i)));
+    for (uint32_t i = 0; i < p->n_steps; i++) HYP_TRY(hyp_lower_add_seconds(l, p->steps[i], go_over(&w, i), "far data", told));
     return HYP_OK;
 }

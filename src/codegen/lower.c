@@ -86,6 +86,14 @@ hyp_status hyp_lower_price_steps(hyp_lowering *l, const hyp_node *const *nodes, 
     return status;
 }
 
+hyp_status hyp_lower_add_seconds(hyp_lowering *l, HypPlan__Step *step, double seconds, const char *what, double least)
+{
+    step->predicted_seconds += seconds;
+    if (!l->options->explain || seconds <= least * step->predicted_seconds) return HYP_OK;
+    step->price = hyp_arena_printf(&l->out->arena, "%s; %s: %.4g us", step->price, what, seconds * 1e6);
+    return step->price ? HYP_OK : hyp_fail_memory(l->diag, 1);
+}
+
 /* Shares the time of a node, or of the group that it is the root of, among the steps from `first` on, which are its. */
 static hyp_status predict(hyp_lowering *l, hyp_node_id n, size_t first)
 {

@@ -233,6 +233,8 @@ hyp_status hyp_emit_whole_copy(hyp_lowering *l, uint32_t from, uint32_t to, cons
 /* Prices what some steps compute together, and says of each what its share is made of: lower.c. */
 hyp_status hyp_lower_price_steps(hyp_lowering *l, const hyp_node *const *nodes, size_t count, HypPlan__Step **steps,
                                  size_t step_count);
+/* Adds to what is predicted of a step, and says what for where that is more than `least` of the whole: lower.c. */
+hyp_status hyp_lower_add_seconds(hyp_lowering *l, HypPlan__Step *step, double seconds, const char *what, double least);
 
 /* ---- slots.c ---------------------------------------------------------------------------------------- */
 

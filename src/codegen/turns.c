@@ -5,15 +5,6 @@
 #include "codegen/lower.h"
 #include "plan/channels_last.h"
 
-static hyp_status add(hyp_lowering *l, HypPlan__Step *s, double seconds)
-{
-    if (seconds <= 0) return HYP_OK;
-    s->predicted_seconds += seconds;
-    if (!l->options->explain) return HYP_OK;
-    s->price = hyp_arena_printf(&l->out->arena, "%s; images are turned: %.4g us", s->price, seconds * 1e6);
-    return s->price ? HYP_OK : hyp_fail_memory(l->diag, 1);
-}
-
 hyp_status hyp_lower_add_turns(hyp_lowering *l)
 {
     const HypPlan__Program *p = l->out->program;
@@ -28,7 +19,9 @@ hyp_status hyp_lower_add_turns(hyp_lowering *l)
         HypPlan__Step *s = p->steps[i];
         double elements = hyp_turned_elements(p, s, values, channels_last);
         bool copied = s->kernel_case == HYP_PLAN__STEP__KERNEL_COPY;
-        if (elements > 0) HYP_TRY(add(l, s, o->predict_turn(elements, copied, o->predict_user)));
+        if (elements <= 0) continue;
+        double seconds = o->predict_turn(elements, copied, o->predict_user);
+        HYP_TRY(hyp_lower_add_seconds(l, s, seconds, "images are turned", 0));
     }
     return HYP_OK;
 }
