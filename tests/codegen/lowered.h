@@ -71,6 +71,22 @@ static inline void lower(fixture *f, const char *text)
     if (try_lower(f, text, HYP_PRECISION_FP32, &diag) != HYP_OK) fail_msg("%s", diag.message);
 }
 
+/* What is predicted of the steps of a graph: how many there are, of which `out` has the first `room`. */
+static inline size_t predict_steps(const char *text, const hyp_codegen_options *options, double *out, size_t room)
+{
+    hyp_diag diag = {0};
+    fixture f = {0};
+    assert_int_equal(hyp_dims_create(&f.dims, NULL), HYP_OK);
+    parse(&f, text);
+    if (hyp_codegen_lower(&f.graph, options, &f.lowered, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    const size_t count = f.lowered.program->n_steps;
+    for (size_t i = 0; i < count && i < room; i++) out[i] = f.lowered.program->steps[i]->predicted_seconds;
+    hyp_lowered_dispose(&f.lowered);
+    hyp_graph_dispose(&f.graph);
+    hyp_dims_destroy(f.dims);
+    return count;
+}
+
 /* In the place of the one before. */
 static inline void lower_another(fixture *f, const char *text)
 {

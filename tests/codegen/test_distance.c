@@ -1,12 +1,5 @@
 /* How long ago a run has touched what a step reads and writes, by which predictions grow: counted by hand. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "codegen/codegen.h"
+#include "codegen/lowered.h"
 
 static hyp_status one_second(const hyp_graph *graph, const hyp_node *const *nodes, size_t count, void *user,
                              double *out, hyp_diag *diag)
@@ -23,28 +16,14 @@ static double bytes_times_since(double bytes, double since, double own, void *us
     return bytes * since;
 }
 
-/* Lowers and gives the predictions of the steps, at most `room`. */
 static size_t predict(const char *text, double *out, size_t room)
 {
-    hyp_diag diag = {0};
-    hyp_dims *dims;
-    hyp_graph graph;
-    hyp_lowered lowered;
-    hyp_codegen_options options = {.target = hyp_target_find("cpu"),
-                                   .predict = one_second,
-                                   .predict_far = bytes_times_since,
-                                   .producer = "test",
-                                   .model_name = "m"};
-    assert_int_equal(hyp_dims_create(&dims, NULL), HYP_OK);
-    hyp_graph_init(&graph, dims);
-    if (hyp_graph_parse(&graph, "test", text, strlen(text), &diag) != HYP_OK) fail_msg("%s", diag.message);
-    if (hyp_codegen_lower(&graph, &options, &lowered, &diag) != HYP_OK) fail_msg("%s", diag.message);
-    size_t count = lowered.program->n_steps;
-    for (size_t i = 0; i < count && i < room; i++) out[i] = lowered.program->steps[i]->predicted_seconds;
-    hyp_lowered_dispose(&lowered);
-    hyp_graph_dispose(&graph);
-    hyp_dims_destroy(dims);
-    return count;
+    const hyp_codegen_options options = {.target = hyp_target_find("cpu"),
+                                         .predict = one_second,
+                                         .predict_far = bytes_times_since,
+                                         .producer = "test",
+                                         .model_name = "m"};
+    return predict_steps(text, &options, out, room);
 }
 
 static void assert_near(double got, double want)
