@@ -3,8 +3,7 @@
 // Results of a tile of 4x4 are sums over products of polynomials (Winograd, "Arithmetic Complexity of Computations",
 // 1980; Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016): 36 multiplications for each pair of
 // channels in place of 144. Polynomials are evaluated at 0, +-5/8, +-3/2 and infinity, as on the CPU; for tiles of 2x2,
-// of 16 in place of 36, at 0,
-// +-1 and infinity.
+// of 16 in place of 36, at 0, +-1 and infinity.
 //
 // Part of image.cu, after windows.cu.
 
@@ -15,53 +14,6 @@ inline namespace hyp_device
 
 enum { TILE_TAPS = 3 }; // of a window, a side
 
-// Numbers of neighbouring channels.
-template <int WIDE> struct lanes {
-    float v[WIDE];
-};
-#define LANES_OP(op)                                                                                                   \
-    template <int W> __device__ __forceinline__ lanes<W> operator op(const lanes<W> &a, const lanes<W> &b)             \
-    {                                                                                                                  \
-        lanes<W> y;                                                                                                    \
-        _Pragma("unroll") for (int e = 0; e < W; e++) y.v[e] = a.v[e] op b.v[e];                                       \
-        return y;                                                                                                      \
-    }
-LANES_OP(+)
-LANES_OP(-)
-#undef LANES_OP
-template <int W> __device__ __forceinline__ lanes<W> operator*(float a, const lanes<W> &b)
-{
-    lanes<W> y;
-#pragma unroll
-    for (int e = 0; e < W; e++) y.v[e] = a * b.v[e];
-    return y;
-}
-
-// At multiples of their size.
-template <int W> __device__ __forceinline__ lanes<W> load_lanes(const float *at)
-{
-    lanes<W> y;
-    if constexpr (W == 4) {
-        float4 bits = *(const float4 *)at;
-        y.v[0] = bits.x, y.v[1] = bits.y, y.v[2] = bits.z, y.v[3] = bits.w;
-    } else if constexpr (W == 2) {
-        float2 bits = *(const float2 *)at;
-        y.v[0] = bits.x, y.v[1] = bits.y;
-    } else {
-        y.v[0] = *at;
-    }
-    return y;
-}
-template <int W> __device__ __forceinline__ void store_lanes(float *at, const lanes<W> &y)
-{
-    if constexpr (W == 4)
-        *(float4 *)at = make_float4(y.v[0], y.v[1], y.v[2], y.v[3]);
-    else if constexpr (W == 2)
-        *(float2 *)at = make_float2(y.v[0], y.v[1]);
-    else
-        *at = y.v[0];
-}
-
 // The polynomials of tiles of so many results a side.
 template <int SIDE> struct polynomials;
 
@@ -69,10 +21,10 @@ template <> struct polynomials<4> {
     static constexpr float A = 0.625f, B = 1.5f, AA = A * A, BB = B * B;
 
     // Numbers of a line at the points.
-    template <typename T> static __device__ __forceinline__ void in(const T (&x)[6], T (&y)[6])
+    static __device__ __forceinline__ void in(const float (&x)[6], float (&y)[6])
     {
-        T even_a = x[4] - BB * x[2], odd_a = A * (x[3] - BB * x[1]);
-        T even_b = x[4] - AA * x[2], odd_b = B * (x[3] - AA * x[1]);
+        float even_a = x[4] - BB * x[2], odd_a = A * (x[3] - BB * x[1]);
+        float even_b = x[4] - AA * x[2], odd_b = B * (x[3] - AA * x[1]);
         y[0] = (AA * BB) * x[0] + (x[4] - (AA + BB) * x[2]);
         y[1] = even_a + odd_a;
         y[2] = even_a - odd_a;
@@ -81,9 +33,9 @@ template <> struct polynomials<4> {
         y[5] = (AA * BB) * x[1] + (x[5] - (AA + BB) * x[3]);
     }
     // Back to the results of the line.
-    template <typename T> static __device__ __forceinline__ void out(const T (&x)[6], T (&y)[4])
+    static __device__ __forceinline__ void out(const float (&x)[6], float (&y)[4])
     {
-        T even_a = x[1] + x[2], odd_a = A * (x[1] - x[2]), even_b = x[3] + x[4], odd_b = B * (x[3] - x[4]);
+        float even_a = x[1] + x[2], odd_a = A * (x[1] - x[2]), even_b = x[3] + x[4], odd_b = B * (x[3] - x[4]);
         y[0] = x[0] + even_a + even_b;
         y[1] = odd_a + odd_b;
         y[2] = AA * even_a + BB * even_b;
@@ -102,14 +54,14 @@ template <> struct polynomials<4> {
 };
 
 template <> struct polynomials<2> {
-    template <typename T> static __device__ __forceinline__ void in(const T (&x)[4], T (&y)[4])
+    static __device__ __forceinline__ void in(const float (&x)[4], float (&y)[4])
     {
         y[0] = x[0] - x[2];
         y[1] = x[1] + x[2];
         y[2] = x[2] - x[1];
         y[3] = x[3] - x[1];
     }
-    template <typename T> static __device__ __forceinline__ void out(const T (&x)[4], T (&y)[2])
+    static __device__ __forceinline__ void out(const float (&x)[4], float (&y)[2])
     {
         y[0] = x[0] + x[1] + x[2];
         y[1] = x[1] - x[2] + x[3];
@@ -129,38 +81,38 @@ struct tile_place {
     int channel, row, column;
 };
 
-__device__ __forceinline__ tile_place tile_of(const hyp_cuda_tiles &p, int64_t i, int side, int wide)
+__device__ __forceinline__ tile_place tile_of(const hyp_cuda_tiles &p, int64_t i, int side)
 {
     tile_place at;
     int64_t here = divide(i, p.parts), all = p.first + here, row = divide(all, p.across);
     at.tile = here;
     at.image = divide(row, p.down);
-    at.channel = (int)(i - here * p.parts.size) * wide;
+    at.channel = (int)(i - here * p.parts.size);
     at.row = (int)(row - at.image * p.down.size) * side;
     at.column = (int)(all - row * p.across.size) * side;
     return at;
 }
 
 // Tiles behind the last one are made of zeros. The host sees to it that an image has less than 2^31 elements.
-template <int SIDE, int W> __device__ __forceinline__ void tiles_in(const hyp_cuda_tiles &p)
+template <int SIDE> __device__ __forceinline__ void tiles_in(const hyp_cuda_tiles &p)
 {
     constexpr int IN = SIDE + TILE_TAPS - 1;
     const int row_step = (int)p.x_step.row, column_step = (int)p.x_step.column;
 #pragma unroll 1
     for (int64_t i = first_thread(); i < p.room * p.parts.size; i += thread_count()) {
-        const tile_place at = tile_of(p, i, SIDE, W);
+        const tile_place at = tile_of(p, i, SIDE);
         const float *x = (const float *)p.x + at.image * p.x_step.image + at.channel * p.x_step.channel;
         const bool there = p.first + at.tile < p.tiles;
         const int top = at.row - p.before[0], left = at.column - p.before[1];
-        lanes<W> read[IN][IN], lines[IN][IN]; // by column, then row
+        float read[IN][IN], lines[IN][IN]; // by column, then row
 #pragma unroll
         for (int k = 0; k < IN; k++)
 #pragma unroll
             for (int r = 0; r < IN; r++) {
                 bool inside =
                     there && (unsigned)(top + r) < (unsigned)p.in[0] && (unsigned)(left + k) < (unsigned)p.in[1];
-                read[k][r] = {};
-                if (inside) read[k][r] = load_lanes<W>(x + ((top + r) * row_step + (left + k) * column_step));
+                read[k][r] = 0;
+                if (inside) read[k][r] = x[(top + r) * row_step + (left + k) * column_step];
             }
 #pragma unroll
         for (int k = 0; k < IN; k++) polynomials<SIDE>::in(read[k], lines[k]);
@@ -168,12 +120,12 @@ template <int SIDE, int W> __device__ __forceinline__ void tiles_in(const hyp_cu
         const int64_t step = p.room * p.channels;
 #pragma unroll
         for (int r = 0; r < IN; r++) {
-            lanes<W> line[IN], y[IN];
+            float line[IN], y[IN];
 #pragma unroll
             for (int k = 0; k < IN; k++) line[k] = lines[k][r];
             polynomials<SIDE>::in(line, y);
 #pragma unroll
-            for (int k = 0; k < IN; k++, made += step) store_lanes(made, y[k]);
+            for (int k = 0; k < IN; k++, made += step) *made = y[k];
         }
     }
 }
@@ -184,13 +136,12 @@ __device__ __forceinline__ float tile_act(uint32_t act, float v)
     return act == HYP_PW_RELU ? relu(v) : activated(act, v);
 }
 
-// The results of a tile, of `wide` filters, as plain sums.
-static __device__ __noinline__ void tile_directly(const hyp_cuda_tiles &p, const tile_place &at, int side, int wide)
+// The results of a tile, as plain sums.
+static __device__ __noinline__ void tile_directly(const hyp_cuda_tiles &p, const tile_place &at, int side)
 {
 #pragma unroll 1
-    for (int i = 0; i < side * side * wide; i++) {
-        const int place = i / wide, filter = at.channel + i - place * wide;
-        const int row = at.row + place / side, column = at.column + place % side;
+    for (int i = 0; i < side * side; i++) {
+        const int filter = at.channel, row = at.row + i / side, column = at.column + i % side;
         if (row >= p.out[0] || column >= p.out[1]) continue;
         float sum = p.bias ? ((const float *)p.bias)[filter] : 0;
 #pragma unroll 1
@@ -212,37 +163,35 @@ static __device__ __noinline__ void tile_directly(const hyp_cuda_tiles &p, const
 
 // Products of numbers beyond what weights and images have, of infinities and NaN would be in all results of the tile,
 // and in fewer digits in those of the others.
-template <int SIDE, int W> __device__ __forceinline__ void tiles_out(const hyp_cuda_tiles &p)
+template <int SIDE> __device__ __forceinline__ void tiles_out(const hyp_cuda_tiles &p)
 {
     constexpr int IN = SIDE + TILE_TAPS - 1;
     constexpr float TAME = 1e15f;
 #pragma unroll 1
     for (int64_t i = first_thread(); i < p.room * p.parts.size; i += thread_count()) {
-        const tile_place at = tile_of(p, i, SIDE, W);
+        const tile_place at = tile_of(p, i, SIDE);
         if (p.first + at.tile >= p.tiles) continue;
         const float *products = (const float *)p.products + at.tile * p.filters + at.channel;
         const int64_t step = p.room * p.filters;
-        lanes<W> read[IN][IN], lines[SIDE][IN]; // by row, then column
-        lanes<W> bias = {};
+        float read[IN][IN], lines[SIDE][IN]; // by row, then column
+        float bias = 0;
         float size = 0;
 #pragma unroll
         for (int r = 0; r < IN; r++)
 #pragma unroll
-            for (int k = 0; k < IN; k++) read[k][r] = load_lanes<W>(products + (r * IN + k) * step);
-        if (p.bias) bias = load_lanes<W>((const float *)p.bias + at.channel);
+            for (int k = 0; k < IN; k++) read[k][r] = products[(r * IN + k) * step];
+        if (p.bias) bias = ((const float *)p.bias)[at.channel];
 #pragma unroll
         for (int r = 0; r < IN; r++)
 #pragma unroll
-            for (int k = 0; k < IN; k++)
-#pragma unroll
-                for (int e = 0; e < W; e++) size += fabsf(read[k][r].v[e]);
+            for (int k = 0; k < IN; k++) size += fabsf(read[k][r]);
         if (!(size < TAME)) {
-            tile_directly(p, at, SIDE, W);
+            tile_directly(p, at, SIDE);
             continue;
         }
 #pragma unroll
         for (int k = 0; k < IN; k++) {
-            lanes<W> y[SIDE];
+            float y[SIDE];
             polynomials<SIDE>::out(read[k], y);
 #pragma unroll
             for (int r = 0; r < SIDE; r++) lines[r][k] = y[r];
@@ -251,18 +200,16 @@ template <int SIDE, int W> __device__ __forceinline__ void tiles_out(const hyp_c
         const float *added = (const float *)p.added + at.image * p.added_step.image + at.channel * p.added_step.channel;
 #pragma unroll
         for (int r = 0; r < SIDE; r++) {
-            lanes<W> y[SIDE];
+            float y[SIDE];
             polynomials<SIDE>::out(lines[r], y);
             const int row = at.row + r;
 #pragma unroll
             for (int k = 0; k < SIDE; k++) {
                 const int column = at.column + k;
                 if (row >= p.out[0] || column >= p.out[1]) continue;
-                lanes<W> v = y[k] + bias;
-                if (p.added) v = v + load_lanes<W>(added + row * p.added_step.row + column * p.added_step.column);
-#pragma unroll
-                for (int e = 0; e < W; e++) v.v[e] = tile_act(p.act, v.v[e]);
-                store_lanes(to + row * p.y_step.row + column * p.y_step.column, v);
+                float v = y[k] + bias;
+                if (p.added) v = v + added[row * p.added_step.row + column * p.added_step.column];
+                to[row * p.y_step.row + column * p.y_step.column] = tile_act(p.act, v);
             }
         }
     }
@@ -299,9 +246,9 @@ template <int SIDE> __device__ __forceinline__ void tile_weights(const hyp_cuda_
 
 } // namespace hyp_device
 
-KERNEL(tiles_in_2, hyp_cuda_tiles, (tiles_in<2, 1>(p)))
-KERNEL(tiles_in_4, hyp_cuda_tiles, (tiles_in<4, 1>(p)))
-KERNEL(tiles_out_2, hyp_cuda_tiles, (tiles_out<2, 1>(p)))
-KERNEL(tiles_out_4, hyp_cuda_tiles, (tiles_out<4, 1>(p)))
+KERNEL(tiles_in_2, hyp_cuda_tiles, tiles_in<2>(p))
+KERNEL(tiles_in_4, hyp_cuda_tiles, tiles_in<4>(p))
+KERNEL(tiles_out_2, hyp_cuda_tiles, tiles_out<2>(p))
+KERNEL(tiles_out_4, hyp_cuda_tiles, tiles_out<4>(p))
 KERNEL(tile_weights_2, hyp_cuda_tile_weights, tile_weights<2>(p))
 KERNEL(tile_weights_4, hyp_cuda_tile_weights, tile_weights<4>(p))
