@@ -313,9 +313,8 @@ hyp_status hyp_choose_layouts(const HypPlan__Program *p, const int64_t *values, 
 
 hyp_status hyp_choose_cpu_layouts(const HypPlan__Program *p, const int64_t *values, bool *channels_last, hyp_diag *diag)
 {
-    enum { MOST_AXES = 2 + 3 }; /* its library convolves along three axes at most */
-    return hyp_choose_layouts(p, values, 1u << HYP_F32, MOST_AXES, HYP_LAST_COPIED | HYP_LAST_REDUCED | HYP_LAST_WALKED,
-                              channels_last, diag);
+    return hyp_choose_layouts(p, values, 1u << HYP_F32, 2 + HYP_CPU_SPATIAL,
+                              HYP_LAST_COPIED | HYP_LAST_REDUCED | HYP_LAST_WALKED, channels_last, diag);
 }
 
 /* ---- what is turned ---------------------------------------------------------------------------------------------- */

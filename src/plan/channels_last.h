@@ -18,6 +18,7 @@ enum {
  * tensor has it in rows of more channels. channels_last has an entry for each tensor. */
 HYP_NODISCARD hyp_status hyp_choose_layouts(const HypPlan__Program *program, const int64_t *values, uint32_t types,
                                             size_t most_axes, uint32_t also, bool *channels_last, hyp_diag *diag);
+enum { HYP_CPU_SPATIAL = 3 }; /* axes that the CPU's library convolves images along, at most */
 /* The same as the CPU's backend has it: images in f32, as its library convolves them. */
 HYP_NODISCARD hyp_status hyp_choose_cpu_layouts(const HypPlan__Program *program, const int64_t *values, bool *channels_last,
                                                 hyp_diag *diag);

@@ -377,6 +377,7 @@ static hyp_status prepare_ops(hyp_cpu_session *s, const int64_t *values, freedom
     p->choices = hyp_calloc(program->n_steps, sizeof *p->choices);
     if (!p->channels_last || !p->choices) return hyp_fail_memory(diag, program->n_steps * sizeof *p->choices);
 #ifdef HYP_HAVE_ONEDNN
+    _Static_assert((int)HYP_CPU_SPATIAL == (int)HYP_DNNL_SPATIAL, "the compiler foresees these");
     if (may.layouts)
         HYP_TRY(hyp_choose_cpu_layouts(program, values, p->channels_last, diag));
 #endif
