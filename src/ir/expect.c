@@ -334,6 +334,20 @@ static void choose_zeros(const noise *n, hyp_op op, const hyp_attr *attrs, const
         }
 }
 
+/* A filter that was widened multiplies what lies beside its window by zeros, and an infinity or NaN there makes NaN: of what
+ * a group of filters gives for an image with one nothing is said. */
+static void spread_over_images(const hyp_eval_tensor *x, const hyp_eval_tensor *w, hyp_eval_tensor *out)
+{
+    if (x->count == 0 || out->count == 0) return;
+    size_t parts = (size_t)(x->dims[0] * x->dims[1] / w->dims[1]); /* images, and groups of their channels */
+    size_t read = x->count / parts, made = out->count / parts;
+    for (size_t p = 0; p < parts; p++) {
+        bool finite = true;
+        for (size_t i = 0; finite && i < read; i++) finite = isfinite(x->f[p * read + i]);
+        for (size_t i = 0; !finite && i < made; i++) out->f[p * made + i] = NAN;
+    }
+}
+
 static void after(void *user, hyp_node_id id, const hyp_eval_tensor *const *in, hyp_eval_tensor *out, bool ran)
 {
     noise *n = user;
@@ -346,6 +360,7 @@ static void after(void *user, hyp_node_id id, const hyp_eval_tensor *const *in, 
             keep_nan(in[1], t);
             keep_nan(in[2], t);
         }
+        if (node->op == HYP_OP_conv && n->options->any_inf && n->sign < 0) spread_over_images(in[0], in[1], t);
         if (node->op == HYP_OP_relu || node->op == HYP_OP_clip || node->op == HYP_OP_min || node->op == HYP_OP_max)
             choose_zeros(n, node->op, node->attrs, in, t);
         double step = step_of(n, t->dtype);

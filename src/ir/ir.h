@@ -407,7 +407,7 @@ typedef struct hyp_expect_options {
     double largest;      /* no value of type f32 may be larger in a narrow type; 0 = as f32 */
     bool determined;     /* only sums, products and functions may be rounded in another way: + - * / keep their bits */
     bool any_nan;        /* what becomes of NaN is not said */
-    bool any_inf;        /* nor where a value that is no longer finite goes */
+    bool any_inf;        /* nor where a value that is no longer finite goes, of images to all places behind a convolution */
 } hyp_expect_options;
 /* Runs the graph in native arithmetic, and again with every result off by about what another order of sums, another
  * implementation of a function or a narrower type changes. values[i] is what output i is natively; tolerances[i], of

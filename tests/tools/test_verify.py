@@ -99,6 +99,22 @@ def check_wrong_rules(folder):
         assert right.returncode == 0 and "verified: strict" in right.stdout, right
 
 
+def check_widened(folder):
+    """A filter that was widened multiplies infinities beside its window by zeros, which is what class R allows."""
+    path, plan, dear = (os.path.join(folder, "widened" + e) for e in (".onnx", ".bin", ".profile"))
+    with open(dear, "w") as file:
+        file.write("(profile dear (like cpu) (launch-seconds 1e-3))")
+    draw = np.random.default_rng(0).standard_normal
+    make(path, [("Conv", ["x", "u"], "a"), ("Conv", ["x", "v"], "b", {"pads": [2, 2, 2, 2]}),
+                ("Concat", ["b", "a"], "y", {"axis": 1})], {"x": [2, 3, 9, 8]}, {"y": [2, 8, 9, 8]},
+         {"u": draw((4, 3, 1, 1), np.float32), "v": draw((4, 3, 5, 5), np.float32)})
+    done = compile(path, "-o", plan, "--verify", "strict", "--profile", dear)
+    assert done.returncode == 0 and "by widen-conv" in done.stdout, done
+    assert "verified: strict, 3 samples" in done.stdout and "undecided: " in done.stdout, done.stdout
+    judged = hyp.tool("hypatia", "verify", plan, "--model", path, "--device", "cpu")
+    assert judged.returncode == 0 and judged.stdout.endswith("PASSED\n"), judged
+
+
 def check_reduced(path, rule, rules, options, most):
     """A reduced model is one that ONNX knows, and shows the same with the same options; returns its nodes."""
     model = onnx.load(path)
@@ -308,6 +324,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         check_plain(folder)
         check_wrong_rules(folder)
+        check_widened(folder)
         check_node(folder)
         check_precisions(folder)
         check_many_elements(folder)
