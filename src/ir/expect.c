@@ -128,6 +128,7 @@ typedef struct noise {
     const hyp_graph *g;
     const hyp_expect_options *options;
     const uint8_t *kept; /* by value: it is determined and what hangs on it jumps, or every determined value is kept */
+    const uint8_t *shared; /* by value: it is computed by more than determined operators, and several read it */
     double sign;
     double moves[MOVES]; /* of either sign, 1/2 to 3/2, so that two of them do not cancel; taken in turn */
     size_t next;
@@ -260,7 +261,9 @@ static hyp_status before(void *user, hyp_node_id id, const hyp_eval_tensor **in,
             drop_nan(&n->copies[n->copied - 1]);
             continue;
         }
-        if (!sums && !narrowed) continue;
+        /* Who adds to a value in the kernel that computes it has it before it is rounded, and others behind that. */
+        bool unrounded = (node->op == HYP_OP_add || node->op == HYP_OP_sub) && n->shared[node->inputs[i]];
+        if (!sums && !narrowed && !unrounded) continue;
         if (in[i]->count > LARGE && n->g->values.data[node->inputs[i]].kind == HYP_VALUE_CONST) continue;
         double step = narrowed || in[i]->dtype != HYP_F32 ? step_of(n, in[i]->dtype) : 0x1p-21;
         if (sums) step += 0x1p-22 * sqrt(sum_length(node, in));
@@ -379,10 +382,10 @@ static void after(void *user, hyp_node_id id, const hyp_eval_tensor *const *in, 
 
 /* ---- what is determined ------------------------------------------------------------------------------ */
 
-/* Marks the values that may not be moved. */
-static void mark_kept(const hyp_graph *g, const hyp_expect_options *options, uint8_t *kept)
+/* Marks the values that may not be moved, and those that are no determined ones and that several read. */
+static void mark_values(const hyp_graph *g, const hyp_expect_options *options, uint8_t *kept, uint8_t *shared)
 {
-    enum { DETERMINED = 1, JUMPS = 2 };
+    enum { DETERMINED = 1, JUMPS = 2, SEVERAL = 2 };
     for (size_t i = 0; i < g->values.len; i++) kept[i] = g->values.data[i].kind == HYP_VALUE_NODE ? 0 : DETERMINED;
     for (size_t i = 0; i < g->nodes.len; i++) {
         const hyp_node *n = &g->nodes.data[i];
@@ -399,6 +402,12 @@ static void mark_kept(const hyp_graph *g, const hyp_expect_options *options, uin
         for (uint32_t j = 0; needs && j < n->input_count; j++)
             if (n->inputs[j] != HYP_NO_VALUE && (kept[n->inputs[j]] & DETERMINED)) kept[n->inputs[j]] |= JUMPS;
     }
+    for (size_t i = 0; i < g->nodes.len; i++)
+        for (uint32_t j = 0; j < g->nodes.data[i].input_count; j++) {
+            hyp_value_id v = g->nodes.data[i].inputs[j];
+            if (v != HYP_NO_VALUE && shared[v] < SEVERAL) shared[v]++;
+        }
+    for (size_t i = 0; i < g->values.len; i++) shared[i] = shared[i] == SEVERAL && kept[i] == 0;
     for (size_t i = 0; i < g->values.len; i++)
         kept[i] = options->unit > 0 ? 0 : options->determined ? kept[i] != 0 : (kept[i] & JUMPS) != 0;
 }
@@ -534,15 +543,15 @@ hyp_status hyp_graph_expect(const hyp_graph *g, const hyp_eval_tensor *inputs, s
         memset(values, 0, outputs * sizeof *values);
         memset(tolerances, 0, outputs * sizeof *tolerances);
     }
-    uint8_t *kept = hyp_calloc(g->values.len ? g->values.len : 1, sizeof *kept);
-    if (!kept) return hyp_fail_memory(diag, g->values.len);
-    noise n = {.g = g, .options = options ? options : &defaults, .kept = kept};
-    mark_kept(g, n.options, kept);
+    uint8_t *marks = hyp_calloc(g->values.len + 1, 2), *shared = marks + g->values.len;
+    if (!marks) return hyp_fail_memory(diag, 2 * g->values.len);
+    noise n = {.g = g, .options = options ? options : &defaults, .kept = marks, .shared = shared};
+    mark_values(g, n.options, marks, shared);
     hyp_status status = expect(&n, inputs, input_count, values, tolerances, diag);
     for (size_t i = 0; status != HYP_OK && i < outputs; i++) {
         hyp_eval_tensor_dispose(&values[i]);
         hyp_eval_tensor_dispose(&tolerances[i]);
     }
-    hyp_free(kept);
+    hyp_free(marks);
     return status;
 }

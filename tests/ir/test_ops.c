@@ -185,6 +185,40 @@ static void products_of_a_library_are_those_of_plain_loops(void **state)
     }
 }
 
+/* How far y may be from what the graph gives of x, whose elements are all of one size: at its first element. */
+static double tolerance_of(const char *text, double x)
+{
+    const hyp_expect_options options = {.any_inf = true, .any_nan = true};
+    hyp_dims *dims = new_dims();
+    hyp_graph g = parse(dims, text);
+    hyp_eval_tensor in, value, tolerance;
+    hyp_diag diag = {0};
+    const hyp_type *t = &g.values.data[g.inputs.data[0]].type;
+    assert_ok(hyp_eval_tensor_alloc(&in, t->dtype, (int32_t)t->rank, t->dims, &diag), &diag);
+    for (size_t i = 0; i < in.count; i++) in.f[i] = x;
+    assert_ok(hyp_graph_expect(&g, &in, 1, &options, &value, &tolerance, &diag), &diag);
+    double out = tolerance.f[0];
+    hyp_eval_tensor_dispose(&in);
+    hyp_eval_tensor_dispose(&value);
+    hyp_eval_tensor_dispose(&tolerance);
+    hyp_graph_dispose(&g);
+    hyp_dims_destroy(dims);
+    return out;
+}
+
+/* A kernel that adds to what it computes has it unrounded, so that a sum of a product and its size need not be 0; of what IEEE
+ * arithmetic gives it is. */
+static void what_several_read_may_be_unrounded_for_one(void **state)
+{
+    (void)state;
+    const char *product = "(graph \"\" (input %x (f16 2 3)) (const %w (f16 1 3) 1 0.5 0.25) (%p (linear %w none %x)) (%l (neg %p)) "
+                          "(%a (abs %l)) (%y (add %l %a)) (output \"y\" %y))";
+    const char *exact = "(graph \"\" (input %x (f16 2 3)) (const %w (f16 1 3) 1 0.5 0.25) (%p (mul %x %w)) (%l (neg %p)) "
+                        "(%a (abs %l)) (%y (add %l %a)) (output \"y\" %y))";
+    assert_true(tolerance_of(product, 0.7) > 1e-3);
+    assert_true(tolerance_of(exact, 0.7) == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,6 +226,7 @@ int main(void)
         cmocka_unit_test(the_table_is_sound),
         cmocka_unit_test(every_called_operator_has_its_kernel),
         cmocka_unit_test(every_operator_is_documented),
+        cmocka_unit_test(what_several_read_may_be_unrounded_for_one),
         cmocka_unit_test(products_of_a_library_are_those_of_plain_loops),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
