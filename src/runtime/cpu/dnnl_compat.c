@@ -303,6 +303,14 @@ dnnl_primitive_desc_t hyp_dnnl_matmul(dnnl_engine_t engine, hyp_md_ref src, hyp_
     return pd;
 }
 
+/* Convolutions that it does as products, and its reference, have a relu that is not compiled: see ACT_relu. */
+static bool has_plain_relu(const_dnnl_primitive_desc_t pd)
+{
+    const char *name = NULL;
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
+           (strncmp(name, "ref", 3) == 0 || strstr(name, "gemm"));
+}
+
 dnnl_primitive_desc_t hyp_dnnl_convolution(dnnl_engine_t engine, bool transpose, const hyp_dnnl_window *window,
                                            hyp_md_ref src, hyp_md_ref weights, hyp_md_ref bias, hyp_md_ref dst,
                                            const hyp_dnnl_post *post)
@@ -312,7 +320,12 @@ dnnl_primitive_desc_t hyp_dnnl_convolution(dnnl_engine_t engine, bool transpose,
     if (dnnl_primitive_attr_create(&attr) != dnnl_success) return NULL;
     if (fill_attributes(attr, post)) pd = convolution(engine, transpose, window, src, weights, bias, dst, attr);
     dnnl_primitive_attr_destroy(attr);
-    return pd;
+    bool relu = post->act.kind == dnnl_eltwise_relu && post->act.alpha == 0;
+    if (!pd || !relu || !has_plain_relu(pd)) return pd;
+    hyp_dnnl_post clipped = *post;
+    clipped.act = (hyp_dnnl_act){dnnl_eltwise_clip, 0, INFINITY};
+    dnnl_primitive_desc_destroy(pd);
+    return hyp_dnnl_convolution(engine, transpose, window, src, weights, bias, dst, &clipped);
 }
 
 dnnl_primitive_desc_t hyp_dnnl_backward_weights(dnnl_engine_t engine, const hyp_dnnl_window *window, hyp_md_ref src,
