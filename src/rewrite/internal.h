@@ -429,6 +429,10 @@ double hyp_roofline_waiting(const hyp_cost_query *query, const hyp_roofline *roo
 
 enum { HYP_MEASURED_SIZES = 6 };
 
+/* Seconds that a profile may speak of. */
+#define HYP_LEAST_SECONDS 1e-15
+#define HYP_MOST_SECONDS 1e6
+
 /* An entry of a profile: what one operator took for one shape. */
 struct hyp_measured {
     hyp_op op;

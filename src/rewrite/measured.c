@@ -105,8 +105,9 @@ hyp_status hyp_measured_read(const char *file, const hyp_sexpr *form, hyp_measur
     if (m.dtype == HYP_DTYPE_NONE)
         return hyp_sexpr_fail(diag, file, type, HYP_ERR_MALFORMED, "an element type is wanted here, f32 for example");
     bool number = seconds->kind == HYP_SX_INT || seconds->kind == HYP_SX_FLOAT;
-    if (!number || !(seconds->number > 0) || !(seconds->number <= 1e6))
-        return hyp_sexpr_fail(diag, file, seconds, HYP_ERR_MALFORMED, "%s above 0 is wanted here", value);
+    if (!number || !(seconds->number >= HYP_LEAST_SECONDS && seconds->number <= HYP_MOST_SECONDS))
+        return hyp_sexpr_fail(diag, file, seconds, HYP_ERR_MALFORMED, "%s from %g to %g is wanted here", value,
+                              HYP_LEAST_SECONDS, HYP_MOST_SECONDS);
     m.seconds = seconds->number;
     *out = m;
     return HYP_OK;

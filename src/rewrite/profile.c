@@ -57,6 +57,12 @@ static const struct key {
 };
 enum { KEY_COUNT = sizeof keys / sizeof *keys, MOST_MEASURED = 1000 };
 
+/* What no device is beyond, so that sums and ratios of prices are numbers. */
+static const struct {
+    double least, most;
+} ranges[] = {[SECONDS] = {HYP_LEAST_SECONDS, HYP_MOST_SECONDS}, [RATE] = {1, 1e30}, [SHARE] = {0, 1e6},
+              [BYTES] = {0, 1e18}, [COUNT] = {1, 1e9}};
+
 const char *hyp_profile_builtin(const char *name)
 {
     for (size_t i = 0; i < hyp_builtin_profiles_count; i++)
@@ -151,10 +157,10 @@ static hyp_status read_value(const char *file, const hyp_sexpr *form, const stru
         return HYP_OK;
     }
     bool number = sx->kind == HYP_SX_INT || (sx->kind == HYP_SX_FLOAT && key->kind != COUNT);
-    bool zero_is_fine = key->kind == BYTES || key->kind == SHARE;
-    if (!number || !(zero_is_fine ? sx->number >= 0 : sx->number > 0) || !(sx->number <= 1e300))
-        return hyp_sexpr_fail(diag, file, sx, HYP_ERR_MALFORMED, "%s is a%s number%s", key->name,
-                              key->kind == COUNT ? " whole" : "", zero_is_fine ? ", not negative" : " above 0");
+    double least = ranges[key->kind].least, most = ranges[key->kind].most;
+    if (!number || !(sx->number >= least && sx->number <= most))
+        return hyp_sexpr_fail(diag, file, sx, HYP_ERR_MALFORMED, "%s is a%s number from %g to %g", key->name,
+                              key->kind == COUNT ? " whole" : "", least, most);
     memcpy(at, &sx->number, sizeof sx->number);
     return HYP_OK;
 }
@@ -191,12 +197,12 @@ static hyp_status read_speedups(const char *file, const hyp_sexpr *forms, hyp_de
             const hyp_sexpr *sx = form->items[1 + k];
             right = sx->kind == HYP_SX_INT || sx->kind == HYP_SX_FLOAT;
             numbers[k] = sx->number;
-            right = right && numbers[k] > 0 && numbers[k] <= 1e6;
+            right = right && numbers[k] >= 1e-6 && numbers[k] <= 1e6;
         }
         if (!right || !(numbers[0] > threads))
             return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED,
                                   "(speedup THREADS COMPUTE MEMORY) is wanted, with more threads than before, %g: how many "
-                                  "times as fast they compute and move data",
+                                  "times as fast they compute and move data, 1e-6 to 1e6",
                                   threads);
         if (count == HYP_SPEEDUPS)
             return hyp_sexpr_fail(diag, file, form, HYP_ERR_LIMIT, "a profile has at most %d speedups", HYP_SPEEDUPS);
@@ -221,7 +227,7 @@ static hyp_status read_aways(const char *file, const hyp_sexpr *forms, hyp_devic
             const hyp_sexpr *sx = form->items[1 + k];
             right = sx->kind == HYP_SX_INT || sx->kind == HYP_SX_FLOAT;
             numbers[k] = sx->number;
-            right = right && numbers[k] >= 0 && numbers[k] <= 1e15;
+            right = right && (k == 0 ? numbers[k] >= 1 && numbers[k] <= 1e15 : numbers[k] >= 0 && numbers[k] <= HYP_MOST_SECONDS);
         }
         if (!right || !(numbers[0] > (count ? out->aways[count - 1].bytes : 0)))
             return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED,
