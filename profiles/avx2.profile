@@ -1,5 +1,6 @@
 ; avx2.profile - one core of an AMD EPYC with AVX2 (512 KiB of second-level cache), by hypatiac --calibrate, six times, of which
-; scripts/combine-profiles.py made one. How much slower products of integers are is of an earlier one.
+; scripts/combine-profiles.py made one. How much slower products of integers are is of an earlier one, and what data takes that has aged
+; of four later ones.
 (profile avx2
   (like cpu)
   (flops-i32 7.107e+10)
@@ -23,6 +24,14 @@
   (away 33554432 3.587e-11 4.136e-11 3.79e-06 1.71e-06)
   (away 67108864 4.404e-11 4.413e-11 5.72e-06 2.32e-06)
   (away 134217728 4.818e-11 4.49e-11 5.94e-06 2.32e-06)
+  (aged 0.0002 0)
+  (aged 0.0004 0)
+  (aged 0.0008 4.254e-12)
+  (aged 0.0016 2.299e-11)
+  (aged 0.0032 4.379e-11)
+  (aged 0.0064 5.111e-11)
+  (aged 0.0128 5.264e-11)
+  (aged 0.0256 5.276e-11)
   (flops-f32 9.476e+10)
   (flops-tf32 9.476e+10)
   (flops-f16 8.263e+10)

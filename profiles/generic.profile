@@ -1,5 +1,6 @@
 ; generic.profile - one core of an AMD EPYC kept from its vector instructions, by HYPATIA_CPU=generic hypatiac --calibrate, four times,
-; of which scripts/combine-profiles.py made one. How much slower products of integers are is of an earlier one.
+; of which scripts/combine-profiles.py made one. How much slower products of integers are is of an earlier one, and what data takes
+; that has aged of four later ones.
 (profile generic
   (like cpu)
   (flops-i32 2.297e+10)
@@ -24,6 +25,14 @@
   (away 33554432 4.715e-11 2.304e-11 4.55e-06 3.47e-06)
   (away 67108864 5.063e-11 4.216e-11 7.74e-06 4.16e-06)
   (away 134217728 5.413e-11 4.216e-11 8.19e-06 4.16e-06)
+  (aged 0.0002 0)
+  (aged 0.0004 0)
+  (aged 0.0008 3.89e-12)
+  (aged 0.0016 2.291e-11)
+  (aged 0.0032 3.715e-11)
+  (aged 0.0064 4.132e-11)
+  (aged 0.0128 5.054e-11)
+  (aged 0.0256 5.268e-11)
   (flops-f32 3.062e+10)
   (flops-tf32 3.062e+10)
   (flops-f16 2.639e+10)

@@ -6,9 +6,9 @@
 What else runs on a machine, or beside it on its host, makes kernels slower for seconds or minutes, in which a calibration
 measures many of its entries: three of one machine differ by up to 2.4 times. Such work only adds. So a time is the least that
 any calibration has, and a rate the most. What a calibration computes of two times, either of which may have been disturbed,
-is the median (of an even count the lower one): what it takes that things are away, but for reading them,
+is the median (of an even count the lower one): what it takes that things are away, but for reading them, or have aged,
 `pointwise-per-second`, and sizes of caches. `speedup` is the most, as a calibration takes it itself. An entry that some lack
-is taken from the others. What is away takes no less where more lies between.
+is taken from the others. What is away takes no less where more lies between, and what has aged no less later.
 """
 import argparse
 import re
@@ -18,7 +18,7 @@ import sys
 LEAST = {"measured", "launch-seconds", "next-launch-seconds"}
 MOST = {"speedup", "bytes-per-second", "cache-bytes-per-second", "last-cache-bytes-per-second"}
 READING = 0  # the first of the four numbers behind (away BYTES
-NAME_WORDS = {"measured": -1, "away": 2, "speedup": 2}  # how many words say what an entry is of; -1: all but the last
+NAME_WORDS = {"measured": -1, "away": 2, "speedup": 2, "aged": 2}  # how many words say what an entry is of; -1: all but the last
 
 
 def read(path):
@@ -52,10 +52,10 @@ def combine(paths):
             at = order.index(name)
             found[name].append(numbers)
     combined = {name: [pick(name[0], i, values) for i, values in enumerate(zip(*found[name]))] for name in order}
-    before = [0.0] * 4
+    before = {"away": [0.0] * 4, "aged": [0.0]}
     for name in order:
-        if name[0] == "away":
-            combined[name] = before = [max(pair) for pair in zip(combined[name], before)]
+        if name[0] in before:
+            combined[name] = before[name[0]] = [max(pair) for pair in zip(combined[name], before[name[0]])]
     return combined
 
 

@@ -32,7 +32,7 @@ enum {
     SPEEDUP_TIMES = 2,
     LAST_CACHE_SIZES = 5, /* from 4 MiB on */
     BEYOND_CACHES = 1 << 27,
-    OTHERS = 2 + 2 * LAUNCHES + LAST_CACHE_SIZES, /* memory, cache, arithmetic, ... */
+    OTHERS = 3 + 2 * LAUNCHES + LAST_CACHE_SIZES, /* memory, cache, arithmetic, ... */
     MOST_SPEEDUPS = 8 /* numbers of threads, each of which takes two more */
 };
 
@@ -163,6 +163,7 @@ typedef struct results {
         double bytes, reading, moving, launch, layer;
     } aways[MOST_AWAYS];
     size_t away_count;
+    calibration_ages ages;
     calibration_streams streams; /* of a GPU */
     double pointwise, *kernels;
     size_t rounds, slow,
@@ -317,7 +318,8 @@ static int measure_core(calibration *c, results *r)
         code = measure_small(c, "arithmetic", (calibration_kernel){"add", HYP_F32, {SIMPLE}, false}, &simple);
     if (code == CLI_OK) r->pointwise = SIMPLE / fmax(simple - r->launch, simple / 4);
     if (code == CLI_OK) code = measure_away(c, TINY, r);
-    return code;
+    show_progress(c, "data that ages");
+    return code == CLI_OK ? calibrate_ages(c->options, &c->normal, r->cache_bytes, c->args, &r->ages) : code;
 }
 
 /* A simple kernel over so many bytes, read and written. */
@@ -474,6 +476,8 @@ static void print_caches(FILE *to, const results *r)
     for (size_t i = 0; i < r->away_count; i++)
         fprintf(to, "  (away %.0f %.4g %.4g %.3g %.3g)\n", r->aways[i].bytes, r->aways[i].reading, r->aways[i].moving,
                 r->aways[i].launch, r->aways[i].layer);
+    for (size_t i = 0; i < r->ages.count; i++)
+        fprintf(to, "  (aged %.4g %.4g)\n", r->ages.of[i].seconds, r->ages.of[i].moving);
 }
 
 static void print_entry(FILE *to, const char *kind, const calibration_kernel *k, hyp_dtype type, double value)

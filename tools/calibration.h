@@ -57,4 +57,19 @@ typedef struct calibration_streams {
 int calibrate_streams(const measure_options *o, const cli_list *rules, double deadline, const cli_args *args,
                       calibration_streams *out);
 
+/* ---- calibrate_ages.c --------------------------------------------------------------------------------------- */
+
+enum { CALIBRATION_AGES = 8 };
+/* What a byte takes more to move that a core has touched so many seconds ago, by rising seconds. */
+typedef struct calibration_ages {
+    struct {
+        double seconds, moving;
+    } of[CALIBRATION_AGES];
+    size_t count;
+} calibration_ages;
+/* Measures it of a core whose second-level cache holds `cache_bytes`, by the rules that bring graphs to normal form. An exit
+ * code after a message. */
+int calibrate_ages(const measure_options *o, const cli_list *rules, double cache_bytes, const cli_args *args,
+                   calibration_ages *out);
+
 #endif

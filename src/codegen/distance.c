@@ -2,20 +2,27 @@
  *
  * A kernel is priced as if what it touches had been touched right before. In a run other steps go over their own data
  * and weights in between, and drive it out of the caches. So the steps are gone through as a run does, twice, for one
- * run follows another; a clock counts the bytes that were gone over, and of each place in memory is noted where that
- * clock stood when it was last touched. How far weights are is known without: they come round once a run. */
+ * run follows another; a clock counts the bytes that were gone over, and the seconds that are predicted, and of each place
+ * in memory is noted where that clock stood when it was last touched. How far weights are is known without: they come
+ * round once a run. */
 #include "codegen/lower.h"
 
 enum { ROOM = 256 }; /* tensors of a step that are looked at */
+
+/* Where the clock stood when something was last touched. What is only read stays where it is, so that of what is read
+ * the seconds since it was written count; of an input, which the run does not write, none. */
+typedef struct touched {
+    double bytes, seconds, written;
+} touched;
 
 typedef struct walk {
     const HypPlan__Program *p;
     const hyp_codegen_options *options;
     const int64_t *values;   /* of the program's dims, for the sizes that predictions are for */
-    double *slots, *tensors; /* where the clock stood when a slot, or an input's or output's memory, was last touched */
-    double clock;
+    touched *slots, *tensors; /* a slot, or an input's or output's memory */
+    touched now;
     uint32_t copied; /* what the copy before this step has written a part of, in a place that was touched then */
-    double copied_at;
+    touched copied_at;
 } walk;
 
 static uint32_t root_of(const walk *w, uint32_t t)
@@ -24,7 +31,7 @@ static uint32_t root_of(const walk *w, uint32_t t)
     return tensor->place == HYP_PLAN__PLACE__PLACE_VIEW ? tensor->view_of : t;
 }
 
-static double *last_touch(walk *w, uint32_t root)
+static touched *last_touch(walk *w, uint32_t root)
 {
     const HypPlan__Tensor *tensor = w->p->tensors[root];
     return tensor->place == HYP_PLAN__PLACE__PLACE_SCRATCH ? &w->slots[tensor->slot] : &w->tensors[root];
@@ -47,13 +54,16 @@ static double touch(walk *w, const HypPlan__Step *s, uint32_t t, bool written, d
 {
     uint32_t root = root_of(w, t);
     if (w->p->tensors[root]->place == HYP_PLAN__PLACE__PLACE_WEIGHT) return 0;
-    double *last = last_touch(w, root), at = *last, bytes = bytes_of(w, t);
+    touched *last = last_touch(w, root), at = *last;
+    double bytes = bytes_of(w, t), middle = w->now.seconds + s->predicted_seconds / 2;
     bool part = s->kernel_case == HYP_PLAN__STEP__KERNEL_COPY && written;
     if (part && w->copied == root) at = w->copied_at; /* the other part was touched, not this one */
     if (moves_parts(s) && bytes > own / 2) bytes = own / 2;
     if (written) w->copied = part ? root : HYP_NO_VALUE, w->copied_at = at;
-    *last = w->clock + own / 2; /* some of it early, some late */
-    return w->options->predict_far(bytes, w->clock - at, own, w->options->predict_user);
+    bool given = w->p->tensors[root]->place == HYP_PLAN__PLACE__PLACE_INPUT;
+    double ago = given ? 0 : w->now.seconds - (written ? at.seconds : at.written);
+    *last = (touched){w->now.bytes + own / 2, middle, written ? middle : at.written}; /* some of it early, some late */
+    return w->options->predict_far(bytes, w->now.bytes - at.bytes, ago, own, w->options->predict_user);
 }
 
 static double go_over(walk *w, uint32_t index)
@@ -70,7 +80,8 @@ static double go_over(walk *w, uint32_t index)
     count = hyp_plan_step_writes(s, tensors, ROOM);
     size_t hidden = s->kernel_case == HYP_PLAN__STEP__KERNEL_LINEAR && count > 0 && count <= ROOM ? count - 1 : 0;
     for (size_t i = hidden; i < count && i < ROOM; i++) seconds += touch(w, s, tensors[i], true, own);
-    w->clock += own;
+    w->now.bytes += own;
+    w->now.seconds += s->predicted_seconds + seconds;
     return seconds;
 }
 

@@ -249,6 +249,33 @@ static hyp_status read_aways(const char *file, const hyp_sexpr *forms, hyp_devic
     return HYP_OK;
 }
 
+/* (aged SECONDS MOVING), by rising seconds. */
+static hyp_status read_ages(const char *file, const hyp_sexpr *forms, hyp_device_profile *out, hyp_diag *diag)
+{
+    size_t count = 0;
+    for (uint32_t i = 2; i < forms->count; i++) {
+        const hyp_sexpr *form = forms->items[i];
+        if (!hyp_sexpr_is_form(form, "aged")) continue;
+        double numbers[2] = {0}; /* in the order of hyp_age */
+        bool right = form->count == 3;
+        for (uint32_t k = 0; right && k < 2; k++) {
+            const hyp_sexpr *sx = form->items[1 + k];
+            right = sx->kind == HYP_SX_INT || sx->kind == HYP_SX_FLOAT;
+            numbers[k] = sx->number;
+            right = right && numbers[k] >= 0 && numbers[k] <= 1e15;
+        }
+        if (!right || !(numbers[0] > (count ? out->ages[count - 1].seconds : 0)))
+            return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED,
+                                  "(aged SECONDS MOVING) is wanted, with more seconds than before: seconds more for a byte of data "
+                                  "that was touched so many seconds ago");
+        if (count == HYP_AGES)
+            return hyp_sexpr_fail(diag, file, form, HYP_ERR_LIMIT, "a profile has at most %d entries (aged ...)", HYP_AGES);
+        out->ages[count++] = (hyp_age){numbers[0], numbers[1]};
+        out->age_count = count; /* in place of those of the profile that this one is like */
+    }
+    return HYP_OK;
+}
+
 /* The entries of a kind, (measured ...) or (share ...), among the forms. */
 static hyp_status read_entries(hyp_arena *arena, const char *file, const hyp_sexpr *forms, const char *kind,
                                hyp_measured **out, size_t *out_count, hyp_diag *diag)
@@ -336,7 +363,8 @@ hyp_status hyp_profile_parse(hyp_arena *arena, const char *file, const char *tex
     for (uint32_t i = 2; i < form->count; i++) {
         const hyp_sexpr *entry = form->items[i];
         bool later = hyp_sexpr_is_form(entry, "measured") || hyp_sexpr_is_form(entry, "speedup") ||
-                     hyp_sexpr_is_form(entry, "share") || hyp_sexpr_is_form(entry, "away");
+                     hyp_sexpr_is_form(entry, "share") || hyp_sexpr_is_form(entry, "away") ||
+                     hyp_sexpr_is_form(entry, "aged");
         if (!later && !hyp_sexpr_is_form(entry, "like")) HYP_TRY(read_form(file, entry, given, &profile, diag));
     }
     for (size_t i = 0; i < KEY_COUNT; i++)
@@ -344,6 +372,7 @@ hyp_status hyp_profile_parse(hyp_arena *arena, const char *file, const char *tex
             return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED, "the profile lacks (%s ...)", keys[i].name);
     HYP_TRY(read_speedups(file, form, &profile, diag));
     HYP_TRY(read_aways(file, form, &profile, diag));
+    HYP_TRY(read_ages(file, form, &profile, diag));
     HYP_TRY(read_measured(arena, file, form, &profile, diag));
     HYP_TRY(read_shares(arena, file, form, &profile, diag));
     *out = profile;
@@ -388,5 +417,6 @@ hyp_device_profile hyp_roofline_with_threads(const hyp_device_profile *d, double
         out.aways[i].reading /= out.aways[i].bytes <= out.cache_bytes ? s.compute : s.memory;
         out.aways[i].moving /= s.memory;
     }
+    for (size_t i = 0; i < out.age_count; i++) out.ages[i].moving /= s.memory;
     return out;
 }

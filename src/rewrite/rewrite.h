@@ -55,6 +55,13 @@ typedef struct hyp_away {
     double bytes, reading, moving, launch, layer;
 } hyp_away;
 
+/* What is touched again so many seconds after it was takes more: seconds for each byte that is moved. A cache that others
+ * share fills with their data meanwhile, whatever the run has gone over itself. */
+enum { HYP_AGES = 16 };
+typedef struct hyp_age {
+    double seconds, moving;
+} hyp_age;
+
 /* A device as the cost model sees it, from a text file (profiles/NAME.profile). */
 typedef struct hyp_device_profile {
     const char *name;
@@ -74,6 +81,8 @@ typedef struct hyp_device_profile {
     hyp_away aways[HYP_AWAYS];   /* by rising bytes; in place of the two, and of caches where weights are read */
     bool layers_apart;           /* they say what layers take, and what those wait for weights is in no measurement's ratio */
     size_t away_count;
+    hyp_age ages[HYP_AGES]; /* by rising seconds; none: time by itself makes nothing far */
+    size_t age_count;
     double flops_f32, flops_tf32, flops_f16, flops_bf16, flops_f8, flops_f64; /* multiply and add count as two */
     double flops_i32; /* of products of whole numbers; 0: there are none but by elementwise arithmetic */
     double pointwise_per_second;                                              /* elements of simple arithmetic */
@@ -134,8 +143,8 @@ typedef struct hyp_roofline {
 } hyp_roofline;
 double hyp_roofline_cost(const hyp_cost_query *query, void *roofline);
 /* Seconds more that a kernel takes because `bytes` that it moves were last touched when a run had yet to go over
- * `since` bytes, itself goes over `own`: which is how near they were when such a kernel was measured. */
-double hyp_roofline_far(const hyp_roofline *roofline, double bytes, double since, double own);
+ * `since` bytes, `ago` seconds before, itself goes over `own`: which is how near they were when such a kernel was measured. */
+double hyp_roofline_far(const hyp_roofline *roofline, double bytes, double since, double ago, double own);
 /* Seconds more of a kernel that has to turn so many elements of images in f32, [N C spatial...] to channels last or back: a
  * transposition without a launch; in place of copying them where they are `copied`. */
 double hyp_roofline_turn(const hyp_roofline *roofline, double elements, bool copied);

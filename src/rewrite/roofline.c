@@ -102,12 +102,27 @@ static double lost(const hyp_device_profile *d, double since)
     return fmin(1, fmax(0, (2 * since / size - 1) / 3));
 }
 
-double hyp_roofline_far(const hyp_roofline *roofline, double bytes, double since, double own)
+/* What a byte takes more so many seconds later, between entries as above. */
+static double aged(const hyp_device_profile *d, double ago)
+{
+    hyp_age low = {d->age_count ? d->ages[0].seconds / 2 : 0, 0};
+    for (size_t i = 0; i < d->age_count; i++) {
+        hyp_age high = d->ages[i];
+        if (high.seconds >= ago)
+            return ago <= low.seconds
+                       ? low.moving
+                       : low.moving + log(ago / low.seconds) / log(high.seconds / low.seconds) * (high.moving - low.moving);
+        low = high;
+    }
+    return low.moving;
+}
+
+double hyp_roofline_far(const hyp_roofline *roofline, double bytes, double since, double ago, double own)
 {
     const hyp_device_profile *d = &roofline->profile;
-    if (d->away_count > 0) return bytes * fmax(0, away(d, since).moving - away(d, own).moving);
-    if (d->far_bytes_per_second == 0) return 0;
-    return fmax(0, lost(d, since) - lost(d, own)) * bytes / d->far_bytes_per_second;
+    if (d->away_count > 0) return bytes * fmax(0, fmax(away(d, since).moving, aged(d, ago)) - away(d, own).moving);
+    if (d->far_bytes_per_second == 0) return bytes * aged(d, ago);
+    return bytes * fmax(aged(d, ago), fmax(0, lost(d, since) - lost(d, own)) / d->far_bytes_per_second);
 }
 
 /* A kernel runs again when the run has gone over all constants of the model, and all else. */

@@ -1,4 +1,6 @@
 /* How long ago a run has touched what a step reads and writes, by which predictions grow: counted by hand. */
+#include <math.h>
+
 #include "codegen/lowered.h"
 
 static hyp_status one_second(const hyp_graph *graph, const hyp_node *const *nodes, size_t count, void *user,
@@ -9,21 +11,35 @@ static hyp_status one_second(const hyp_graph *graph, const hyp_node *const *node
     return HYP_OK;
 }
 
-static double bytes_times_since(double bytes, double since, double own, void *user)
+static double bytes_times_since(double bytes, double since, double ago, double own, void *user)
 {
-    (void)user;
+    (void)user, (void)ago;
     assert_true(own > 0);
     return bytes * since;
 }
 
-static size_t predict(const char *text, double *out, size_t room)
+/* So little that steps take a second all the same. */
+#define LITTLE 0x1p-30
+
+static double little_times_ago(double bytes, double since, double ago, double own, void *user)
+{
+    (void)bytes, (void)since, (void)own, (void)user;
+    return LITTLE * ago;
+}
+
+static size_t predict_by(double (*far)(double, double, double, double, void *), const char *text, double *out, size_t room)
 {
     const hyp_codegen_options options = {.target = hyp_target_find("cpu"),
                                          .predict = one_second,
-                                         .predict_far = bytes_times_since,
+                                         .predict_far = far,
                                          .producer = "test",
                                          .model_name = "m"};
     return predict_steps(text, &options, out, room);
+}
+
+static size_t predict(const char *text, double *out, size_t room)
+{
+    return predict_by(bytes_times_since, text, out, room);
 }
 
 static void assert_near(double got, double want)
@@ -46,6 +62,22 @@ static void what_lies_between_counts(void **state)
     assert_near(seconds[3], 1 + row * (layer / 2 + pass) + row * (pass / 2) + row * (run - two / 2));
 }
 
+/* Time passes by what steps take, a second each: a step touches half way through it. Of what is read the time since it was
+ * written counts, of an input none. */
+static void what_was_touched_ages(void **state)
+{
+    (void)state;
+    double seconds[4];
+    size_t count = predict_by(little_times_ago,
+                              "(graph \"\" (input %x (f32 1 1000)) (input %w (f32 1000 1000)) (%a (softmax %x))"
+                              " (%b (linear %w none %a)) (%c (softmax %b)) (%d (sub %a %c)) (output \"d\" %d))",
+                              seconds, 4);
+    assert_int_equal(count, 4);
+    assert_true(fabs((seconds[0] - 1) / LITTLE - 0.5) < 1e-6);
+    assert_true(fabs((seconds[2] - 1) / LITTLE - (0.5 + 2.5)) < 1e-6);
+    assert_true(fabs((seconds[3] - 1) / LITTLE - (2.5 + 0.5 + 3.5)) < 1e-6);
+}
+
 /* The parts of a concat are as far as the whole was, though another part has just been written. */
 static void parts_of_a_result_are_written_one_by_one(void **state)
 {
@@ -64,6 +96,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_lies_between_counts),
+        cmocka_unit_test(what_was_touched_ages),
         cmocka_unit_test(parts_of_a_result_are_written_one_by_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
