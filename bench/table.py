@@ -253,13 +253,15 @@ def print_means(threads, rows):
 
 def find_models(args, folder):
     """Names and paths; networks of ours are written where they are not there yet."""
+    def wanted(name):
+        return any(text in name.lower() for text in args.only.lower().split(","))
     if args.folder:
         for path in sorted(glob.glob(os.path.join(args.folder, "*.onnx"))):
             name = os.path.basename(path)[:-len(".onnx")]
-            if args.only.lower() in name.lower():
+            if wanted(name):
                 yield name, path
         return
-    for name in (name for name in NETWORKS if args.only.lower() in name.lower()):
+    for name in filter(wanted, NETWORKS):
         path = os.path.join(args.models or folder, name.replace(" ", "-") + ".onnx")
         if not os.path.exists(path):
             NETWORKS[name]().save(path)
@@ -342,7 +344,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bin", default=os.path.join(HERE, "../build/release/bin"))
     parser.add_argument("--threads", type=lambda t: [int(n) for n in t.split(",")], default=[1, 2])
-    parser.add_argument("--only", default="", help="networks whose name contains this")
+    parser.add_argument("--only", default="", help="networks whose name contains one of these, with commas between")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5, help="of every round and side")
     parser.add_argument("--tune", type=float, default=20, help="seconds for tuning a plan, at most")

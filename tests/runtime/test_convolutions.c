@@ -317,25 +317,27 @@ static void dilated_convolutions_agree(void **state)
     }
 }
 
-/* Groups that fill vectors and that do not, of up to 9 channels. */
+/* Groups that fill vectors and that do not, of up to 9 channels and of more; lines that make several parts; what is added. */
 static void convolutions_of_groups_agree(void **state)
 {
     (void)state;
     static const char *const acts[] = {"none", "relu", "silu"};
-    static const int64_t groups[] = {2, 4, 7, 8, 12, 16, 19, 32, 40}, results[] = {1, 2, 4, 6, 8};
+    static const int64_t groups[] = {2, 4, 7, 8, 12, 16, 19, 32, 40}, results[] = {1, 2, 4, 6, 8, 16, 21};
     for (int round = 0; round < rounds(90); round++) {
         one k = {.groups = groups[rng_below(&r, 9)],
                  .around = round % 3 == 0,
                  .images = 1 + (int64_t)rng_below(&r, 2),
                  .axes = 1 + (size_t)(round % 4 != 0),
                  .act = acts[rng_below(&r, 3)]};
-        k.in = k.groups * (1 + (int64_t)rng_below(&r, 9));
-        k.out = k.groups * results[rng_below(&r, 5)];
+        k.in = k.groups * (1 + (int64_t)rng_below(&r, round % 2 ? 9 : 34));
+        k.out = k.groups * results[rng_below(&r, 7)];
+        k.added = round % 5 == 1;
+        int64_t more = round % 7 == 2 ? 20 : 0;
         for (size_t i = 0; i < k.axes; i++) {
             k.kernel[i] = 1 + (int64_t)rng_below(&r, 3);
             k.stride[i] = 1 + (int64_t)rng_below(&r, 2);
             k.dilation[i] = 1 + (int64_t)rng_below(&r, 2);
-            k.size[i] = 5 + (int64_t)rng_below(&r, 6);
+            k.size[i] = more + 5 + (int64_t)rng_below(&r, 6);
             k.before[i] = (int64_t)rng_below(&r, 3);
             k.after[i] = (int64_t)rng_below(&r, 3);
         }

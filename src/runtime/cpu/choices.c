@@ -382,6 +382,14 @@ static double channels_over_onednn(const asked *a, const HypPlan__Call *call)
     return width >= AVX512_FLOATS && held && channels % SHARE_SETS != 0 ? 0.8 : 1.3;
 }
 
+/* What the kernel of layers takes for each group, over what oneDNN is predicted to: with vectors of 8 floats, which a group
+ * fills, half of it. */
+static double groups_over_onednn(const asked *a, int64_t of_group)
+{
+    int64_t width = a->model->device->kernels->width;
+    return width < AVX512_FLOATS && of_group >= width ? 0.5 : 1.4;
+}
+
 /* Where results are few, those of neighbouring places share vectors, for zeros among the weights. */
 static void offer_neighbours(asked *a, const HypPlan__Call *call)
 {
@@ -426,7 +434,8 @@ static void offer_convolution(asked *a)
     if (grouped && of_group > 1)
         hyp_choice_offer(a->choice, "own by groups", HYP_CPU_GROUPED, (of_group < FEW_CHANNELS ? 0.8 : 1.5) * a->alone,
                          NULL);
-    if (!transpose && !grouped)
+    if (grouped && of_group > 1) own = groups_over_onednn(a, of_group);
+    if (!transpose && (!grouped || of_group > 1))
         hyp_choice_offer(a->choice, "own", HYP_CPU_WINDOWS, own * a->alone, NULL);
     if (!transpose && !grouped) offer_neighbours(a, call);
     if (!transpose && !grouped && rows == 3 && taps == 9)

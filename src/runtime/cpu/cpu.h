@@ -41,7 +41,7 @@ typedef enum hyp_cpu_form {
     HYP_CPU_ONEDNN_TILES, /* layers, on tiles of rows */
     HYP_CPU_WINDOWS,      /* convolutions, by the kernel of layers */
     HYP_CPU_COLUMNS,      /* convolutions, as a product and sums of its columns */
-    HYP_CPU_GROUPED,      /* convolutions of many groups of few channels */
+    HYP_CPU_GROUPED,      /* convolutions of many groups of few channels, a vector having one channel of several groups */
     HYP_CPU_DEPTHWISE,    /* convolutions of each channel by itself */
     HYP_CPU_DOUBLES,      /* products in f64 */
     HYP_CPU_INTEGERS,     /* products and convolutions in i32, by exact products of floats */
@@ -217,7 +217,7 @@ void hyp_cpu_prepare_softmax(hyp_cpu_model *model, hyp_cpu_op *op);
 /* columns.c: transposed convolutions, and convolutions with stride 1 and no addend, whose weights the plan has. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_columns(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                  const bool *channels_last, hyp_cpu_op *op, hyp_diag *diag);
-/* windows.c: convolutions of one group whose weights the plan has; the results of neighbouring places at once, or not. */
+/* windows.c: convolutions whose weights the plan has; of one group the results of neighbouring places at once, or not. */
 HYP_NODISCARD hyp_status hyp_cpu_prepare_windows(hyp_cpu_model *model, uint32_t step, const int64_t *values,
                                                  const bool *channels_last, bool neighbours, hyp_cpu_op *op, hyp_diag *diag);
 /* How many neighbouring places along a line share vectors best, whose results are so many channels of a kernel and stride
@@ -286,7 +286,7 @@ bool hyp_cpu_layer_shares(const hyp_cpu_kernels *kernels, int64_t n, int64_t k, 
  * and y where nothing is changed after it is added. Sums do not depend on the number of threads. */
 void hyp_cpu_run_layer(const hyp_cpu_run *run, const hyp_mlp_layer *layer, int64_t rows, const float *x,
                        int64_t x_stride, const float *added, float *y, int64_t y_stride);
-/* Layers with weights w[count,k,n]; bias, the same for all, may be NULL. Freed by hyp_cpu_free_layers. NULL when memory
+/* Layers with weights w[count,k,n] and bias[count,n], which may be NULL. Freed by hyp_cpu_free_layers. NULL when memory
  * is out. act NULL: none. */
 hyp_mlp *hyp_cpu_pack_layers(const hyp_cpu_kernels *kernels, size_t count, const float *w, int64_t n, int64_t k,
                              const float *bias, const hyp_block_instr *act);

@@ -177,7 +177,7 @@ hyp_mlp *hyp_cpu_pack_layers(const hyp_cpu_kernels *kernels, size_t count, const
     for (size_t l = 0; l < count; l++, at += room * ((size_t)k + 1)) {
         layers[l] = (hyp_mlp_layer){.n = n, .k = k, .bias = at, .weights = at + room, .far = floats >= HYP_FAR_WEIGHTS};
         layers[l].act = act ? *act : (hyp_block_instr){.op = HYP_PLAN__POINTWISE__OP__CAST, .to = HYP_F32};
-        for (size_t j = 0; j < room; j++) at[j] = bias && (int64_t)j < n ? bias[j] : 0;
+        for (size_t j = 0; j < room; j++) at[j] = bias && (int64_t)j < n ? bias[l * (size_t)n + j] : 0;
         hyp_cpu_pack_panels(kernels, w + l * (size_t)n * (size_t)k, 1, n, n, k, at + room);
     }
     share_layers(mlp, floats);

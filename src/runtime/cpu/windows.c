@@ -1,4 +1,4 @@
-/* windows.c - convolutions by the kernel of our layers, in f32 over 1 or 2 spatial axes, with one group.
+/* windows.c - convolutions by the kernel of our layers, in f32 over 1 or 2 spatial axes.
  *
  * With the channels last, what a line of the kernel covers lies together: a window is as many runs of floats as the
  * kernel has lines, and a convolution is a layer whose rows are windows. A part is some lines of results; the lines of
@@ -8,6 +8,10 @@
  * A convolution with few results fills a part of a vector. The results of some neighbouring places lie together, too: they
  * are those of one place of a convolution with as many times the results and the stride, whose kernel has the weights of
  * each of the places further along, between zeros.
+ *
+ * Each of several groups is a layer of its own. What a place has of a group is a short run between those of the others,
+ * and places are so far apart that few sets of the first-level cache would hold a window: the lines of some groups are brought
+ * so that each group has an image by itself.
  */
 #include "runtime/cpu/windows.h"
 
@@ -22,9 +26,11 @@ typedef struct windows {
     hyp_cpu_conv c;
     const hyp_mlp *weights; /* of the model */
     int64_t together;       /* neighbouring places whose results are made at once */
+    int64_t area;           /* of several groups: floats from one's lines of x to those of the next */
     bool in_place;          /* windows lie in x as it is */
+    bool acts_behind;       /* the activation comes when all groups of a part are done: a group's results are few */
     int64_t lines;          /* of results in a part */
-    int64_t parts, split;   /* of an image, and of the panels */
+    int64_t parts, split;   /* of an image, and of the panels or groups */
     size_t moved_bytes, made_at,
         thread_bytes; /* in the work space of a thread: the lines of x, then results that are to be turned */
 } windows;
@@ -77,42 +83,113 @@ const float *hyp_cpu_find_added(const hyp_cpu_run *run, const hyp_cpu_conv *s, f
     return room;
 }
 
-/* Some lines of results of one image, in the columns of some panels. */
+/* Channels of what results are divided by: panels, or groups. */
+static int64_t count_unit(const windows *s, const hyp_cpu_kernels *kernels)
+{
+    return s->c.groups > 1 ? s->c.channels / s->c.groups : (int64_t)kernels->panel * kernels->width;
+}
+
+/* Lines of results from o on, which want so many lines of the image x, in the panels from `first` to `end`. */
+static void run_layer(const run_state *r, const hyp_windows *g, const float *x, int64_t o, int64_t wanted, int64_t first,
+                      int64_t end, const float *added, float *out, float *work)
+{
+    const windows *s = r->s;
+    const hyp_cpu_conv *c = &s->c;
+    const hyp_cpu_kernels *kernels = r->run->kernels;
+    int64_t place = s->in_place ? c->x_apart : c->in_channels, line = (s->in_place ? c->in[X] : c->width) * place;
+    int64_t unit = count_unit(s, kernels), n = c->channels;
+    if (s->in_place) {
+        x += o * g->x_line;
+    } else {
+        hyp_cpu_bring_lines(r->run, c, x, o * c->stride[Y] - c->before[Y], wanted, work);
+        x = work;
+    }
+    if (s->together == 1 || hyp_cpu_is_tame(x, wanted * line - (place - c->in_channels)))
+        kernels->windows(&s->weights->layers[0], g, x, added, out, first, end);
+    else
+        hyp_cpu_conv_directly(kernels, c,
+                              &(hyp_direct){.x = x,
+                                            .line = line,
+                                            .place = place,
+                                            .lines = g->lines,
+                                            .from = first * unit,
+                                            .to = end * unit < n ? end * unit : n,
+                                            .added = added,
+                                            .y = out,
+                                            .y_place = c->y_last ? c->y_apart : n});
+}
+
+/* What lines of an image have of the groups from `first` to `end`, each group's by itself, with zeros around. */
+static void bring_groups(const run_state *r, const float *x, int64_t line, int64_t count, int64_t first, int64_t end,
+                         float *out)
+{
+    const windows *s = r->s;
+    const hyp_cpu_conv *c = &s->c;
+    int64_t of_group = c->in_channels / c->groups, plane = c->in[Y] * c->in[X], n = end - first;
+    int64_t left = c->before[X] < c->width ? c->before[X] : c->width, places = c->width - left;
+    if (places > c->in[X]) places = c->in[X];
+    for (int64_t l = 0; l < count; l++, line++) {
+        float *to = out + l * c->width * of_group, *inner = to + left * of_group;
+        bool inside = line >= 0 && line < c->in[Y];
+        int64_t right = c->width - left - places;
+        for (int64_t g = 0; g < n; g++) {
+            memset(to + g * s->area, 0, (size_t)((inside ? left : c->width) * of_group) * sizeof *to);
+            if (inside) memset(inner + g * s->area + places * of_group, 0, (size_t)(right * of_group) * sizeof *to);
+        }
+        for (int64_t g = 0; g < n && inside && !c->x_last; g++)
+            r->run->kernels->transpose(x + (first + g) * of_group * plane + line * c->in[X], of_group, places, plane,
+                                       inner + g * s->area, of_group);
+        for (int64_t p = 0; p < places && inside && c->x_last; p++)
+            r->run->kernels->copy_rows(x + (line * c->in[X] + p) * c->x_apart + first * of_group, n, of_group, of_group,
+                                       inner + p * of_group, s->area);
+    }
+}
+
+/* The same as run_layer, for groups from `first` to `end`. */
+static void run_groups(const run_state *r, hyp_windows *g, const float *x, int64_t o, int64_t wanted, int64_t first,
+                       int64_t end, const float *added, float *out, float *work)
+{
+    const windows *s = r->s;
+    const hyp_cpu_conv *c = &s->c;
+    const hyp_cpu_kernels *kernels = r->run->kernels;
+    int64_t each = c->channels / c->groups, panel = (int64_t)kernels->panel * kernels->width;
+    bring_groups(r, x, o * c->stride[Y] - c->before[Y], wanted, first, end, work);
+    for (int64_t i = first; i < end; i++)
+        kernels->windows(&s->weights->layers[i], g, work + (i - first) * s->area, added ? added + i * each : NULL,
+                         out + i * each, 0, (each + panel - 1) / panel);
+    for (int64_t p = 0; s->acts_behind && p < g->lines * g->places; p++)
+        kernels->activate(&c->act, out + p * g->y_place + first * each, (end - first) * each);
+}
+
+/* Some lines of results of one image, in the columns of some panels, or groups. */
 static void run_part(const run_state *r, int64_t image, int64_t o, int64_t first, int64_t end, char *work)
 {
     const windows *s = r->s;
     const hyp_cpu_kernels *kernels = r->run->kernels;
-    const hyp_mlp_layer *layer = &s->weights->layers[0];
     const hyp_cpu_conv *c = &s->c;
     int64_t lines = c->out[Y] - o < s->lines ? c->out[Y] - o : s->lines, plane = c->out[Y] * c->out[X], n = c->channels;
-    int64_t width = s->in_place ? c->in[X] : c->width, place = s->in_place ? c->x_apart : c->in_channels;
+    int64_t width = s->in_place ? c->in[X] : c->width, place = s->in_place ? c->x_apart : c->in_channels / c->groups;
     int64_t line = width * place;
     const float *x = (const float *)r->run->call.at[c->x] + image * c->in[Y] * c->in[X] * c->x_apart;
     float *y = (float *)r->run->call.at[c->y] + image * plane * c->y_apart, *made = (float *)(work + s->made_at);
     const float *added = r->added ? r->added + image * plane * n : NULL;
     bool gaps = c->dilation[X] > 1; /* without them what a line of the kernel covers is one run */
-    const hyp_windows g = {.lines = lines,
-                           .places = c->out[X] / s->together,
-                           .x_line = c->stride[Y] * line,
-                           .x_place = s->together * c->stride[X] * place,
-                           .rows = c->kernel[Y],
-                           .apart = c->dilation[Y] * line,
-                           .runs = gaps ? c->kernel[X] : 1,
-                           .gap = c->dilation[X] * place,
-                           .y_place = (c->y_last ? c->y_apart : n) * s->together,
-                           .top = o * c->stride[Y] - c->before[Y],
-                           .step = c->stride[Y],
-                           .spread = c->dilation[Y],
-                           .height = c->in[Y]};
+    hyp_windows g = {.lines = lines,
+                     .places = c->out[X] / s->together,
+                     .x_line = c->stride[Y] * line,
+                     .x_place = s->together * c->stride[X] * place,
+                     .rows = c->kernel[Y],
+                     .apart = c->dilation[Y] * line,
+                     .runs = gaps ? c->kernel[X] : 1,
+                     .gap = c->dilation[X] * place,
+                     .y_place = (c->y_last ? c->y_apart : n) * s->together,
+                     .top = o * c->stride[Y] - c->before[Y],
+                     .step = c->stride[Y],
+                     .spread = c->dilation[Y],
+                     .height = c->in[Y]};
     int64_t wanted = (lines - 1) * c->stride[Y] + (c->kernel[Y] - 1) * c->dilation[Y] + 1;
-    if (s->in_place) {
-        x += o * g.x_line;
-    } else {
-        hyp_cpu_bring_lines(r->run, c, x, o * c->stride[Y] - c->before[Y], wanted, (float *)work);
-        x = (const float *)work;
-    }
-    int64_t at = o * c->out[X], places = lines * c->out[X], panel = (int64_t)kernels->panel * kernels->width;
-    int64_t from = first * panel, to = end * panel < n ? end * panel : n;
+    int64_t at = o * c->out[X], places = lines * c->out[X], unit = count_unit(s, kernels);
+    int64_t from = first * unit, to = end * unit < n ? end * unit : n;
     float *out = c->y_last ? y + at * c->y_apart : made;
     if (added && c->added_last) {
         added += at * n;
@@ -120,19 +197,10 @@ static void run_part(const run_state *r, int64_t image, int64_t o, int64_t first
         kernels->transpose(added + from * plane + at, to - from, places, plane, made + from, n);
         added = made;
     }
-    if (s->together == 1 || hyp_cpu_is_tame(x, wanted * line - (place - c->in_channels)))
-        kernels->windows(layer, &g, x, added, out, first, end);
+    if (c->groups > 1)
+        run_groups(r, &g, x, o, wanted, first, end, added, out, (float *)work);
     else
-        hyp_cpu_conv_directly(kernels, c,
-                              &(hyp_direct){.x = x,
-                                            .line = line,
-                                            .place = place,
-                                            .lines = lines,
-                                            .from = from,
-                                            .to = to,
-                                            .added = added,
-                                            .y = out,
-                                            .y_place = c->y_last ? c->y_apart : n});
+        run_layer(r, &g, x, o, wanted, first, end, added, out, (float *)work);
     if (!c->y_last) kernels->transpose(made + from, places, to - from, n, y + from * plane + at, plane);
 }
 
@@ -140,11 +208,10 @@ static void parts(void *state, int64_t begin, int64_t end, int thread)
 {
     const run_state *r = state;
     const windows *s = r->s;
-    const hyp_cpu_kernels *kernels = r->run->kernels;
-    int64_t panel = (int64_t)kernels->panel * kernels->width, panels = (s->c.channels + panel - 1) / panel;
+    int64_t unit = count_unit(s, r->run->kernels), units = (s->c.channels + unit - 1) / unit;
     for (int64_t i = begin; i < end; i++) {
         int64_t slice = i % s->split, part = i / s->split % s->parts, image = i / s->split / s->parts;
-        run_part(r, image, part * s->lines, panels * slice / s->split, panels * (slice + 1) / s->split,
+        run_part(r, image, part * s->lines, units * slice / s->split, units * (slice + 1) / s->split,
                  (char *)r->run->call.work + s->moved_bytes + (size_t)thread * s->thread_bytes);
     }
 }
@@ -162,24 +229,28 @@ static hyp_status run_windows(const hyp_cpu_op *op, const hyp_cpu_run *run, hyp_
 
 /* ---- preparing ----------------------------------------------------------------------------------------------- */
 
-/* The weights [out, in, kernel...] as a layer's, whose rows are [kernel..., in] and whose columns are the results of so
- * many places. NULL when memory is out. */
-static hyp_mlp *pack_windows(const hyp_cpu_kernels *kernels, const hyp_cpu_conv *c, int64_t together)
+/* The weights [out, in, kernel...] as layers, one for each group, whose rows are [kernel..., in] and whose columns are the
+ * results of so many places. NULL when memory is out. */
+static hyp_mlp *pack_windows(const hyp_cpu_kernels *kernels, const windows *s)
 {
-    int64_t along = c->kernel[X] + (together - 1) * c->stride[X], in = c->in_channels, n = c->channels, all = n * together;
-    int64_t k = c->kernel[Y] * along * in;
-    float *turned = hyp_calloc((size_t)all * (size_t)k, sizeof(float));
-    float *bias = hyp_calloc((size_t)all, sizeof(float));
-    for (int64_t p = 0; p < together && turned && bias; p++)
-        for (int64_t o = 0; o < n; o++) {
-            const float *w = c->w + o * in * c->kernel[Y] * c->kernel[X];
-            bias[p * n + o] = c->bias ? c->bias[o] : 0;
-            for (int64_t i = 0; i < in; i++)
-                for (int64_t y = 0; y < c->kernel[Y]; y++)
-                    for (int64_t x = 0; x < c->kernel[X]; x++)
-                        turned[((y * along + p * c->stride[X] + x) * in + i) * all + p * n + o] = *w++;
-        }
-    hyp_mlp *packed = turned && bias ? hyp_cpu_pack_layers(kernels, 1, turned, all, k, bias, &c->act) : NULL;
+    const hyp_cpu_conv *c = &s->c;
+    int64_t together = s->together, along = c->kernel[X] + (together - 1) * c->stride[X], in = c->in_channels / c->groups;
+    int64_t n = c->channels / c->groups, all = n * together, k = c->kernel[Y] * along * in;
+    float *turned = hyp_calloc((size_t)(c->groups * all) * (size_t)k, sizeof(float));
+    float *bias = hyp_calloc((size_t)(c->groups * all), sizeof(float));
+    for (int64_t g = 0; g < c->groups && turned && bias; g++)
+        for (int64_t p = 0; p < together; p++)
+            for (int64_t o = 0; o < n; o++) {
+                const float *w = c->w + (g * n + o) * in * c->kernel[Y] * c->kernel[X];
+                float *to = turned + g * k * all + p * n + o;
+                bias[g * all + p * n + o] = c->bias ? c->bias[g * n + o] : 0;
+                for (int64_t i = 0; i < in; i++)
+                    for (int64_t y = 0; y < c->kernel[Y]; y++)
+                        for (int64_t x = 0; x < c->kernel[X]; x++)
+                            to[((y * along + p * c->stride[X] + x) * in + i) * all] = *w++;
+            }
+    const hyp_block_instr *act = s->acts_behind ? NULL : &c->act;
+    hyp_mlp *packed = turned && bias ? hyp_cpu_pack_layers(kernels, (size_t)c->groups, turned, all, k, bias, act) : NULL;
     hyp_free(turned);
     hyp_free(bias);
     return packed;
@@ -189,31 +260,44 @@ static hyp_status find_packed(hyp_cpu_model *model, uint32_t step, windows *s, h
 {
     hyp_mem_account *before = hyp_cpu_packing_begin(model);
     hyp_mlp **packed = s->together > 1 ? &model->neighbours[step] : &model->rows[step];
-    if (!*packed) *packed = pack_windows(model->device->kernels, &s->c, s->together);
+    if (!*packed) *packed = pack_windows(model->device->kernels, s);
     s->weights = *packed;
     hyp_cpu_packing_end(model, before);
     return s->weights ? HYP_OK
                       : hyp_fail_memory(diag, (size_t)s->c.channels * (size_t)s->c.in_channels * sizeof(float));
 }
 
+/* Lines of results whose lines of x, those of all groups, stay in the cache. Whole lines are read from one end to the other: what some
+ * groups have of each place would come from memory line by line. */
+static int64_t count_cached_lines(const hyp_cpu_conv *c)
+{
+    enum { CACHED_FLOATS = 1 << 16 };
+    double reach = (double)(c->kernel[Y] - 1) * (double)c->dilation[Y] + 1;
+    double lines = (CACHED_FLOATS / ((double)c->width * (double)c->in_channels) - reach) / (double)c->stride[Y] + 1;
+    return lines < 1 ? 1 : lines < (double)c->out[Y] ? (int64_t)lines : c->out[Y];
+}
+
 /* Lines that make a part: so many places that every panel of weights is worth reading. */
-static bool choose_parts(windows *s, int threads, int64_t blocks, size_t *work_bytes)
+static bool choose_parts(windows *s, const hyp_cpu_kernels *kernels, int threads, size_t *work_bytes)
 {
     enum { PLACES = 192, PAD = 16, ALIGN = 64, MOST_FLOATS = 1 << 24 };
     const hyp_cpu_conv *c = &s->c;
-    int64_t parts = c->out[Y] * c->out[X] / PLACES;
+    int64_t parts = c->out[Y] * c->out[X] / PLACES, unit = count_unit(s, kernels), units = (c->channels + unit - 1) / unit;
     if (parts < 1) parts = 1;
     s->lines = (c->out[Y] + parts - 1) / parts;
+    if (c->groups > 1 && s->lines > count_cached_lines(c)) s->lines = count_cached_lines(c);
     s->parts = (c->out[Y] + s->lines - 1) / s->lines;
-    int64_t wanted = threads > 1 ? 2 * threads : 1, all = c->batch * s->parts;
-    s->split = all < wanted ? (wanted + all - 1) / all : 1;
-    if (s->split > blocks) s->split = blocks;
     double x_lines =
         (double)(s->lines - 1) * (double)c->stride[Y] + (double)(c->kernel[Y] - 1) * (double)c->dilation[Y] + 1;
-    double x = s->in_place ? 0 : x_lines * (double)c->width * (double)c->in_channels;
+    double x = s->in_place ? 0 : x_lines * (double)c->width * (double)(c->in_channels / c->groups);
     double made = !hyp_cpu_turns(c) ? 0 : (double)s->lines * (double)c->out[X] * (double)c->channels;
-    if (x + made > MOST_FLOATS) return false;
-    s->made_at = ((size_t)x + PAD) * sizeof(float) / ALIGN * ALIGN + ALIGN;
+    if (x * (double)c->groups + made > MOST_FLOATS) return false;
+    int64_t wanted = threads > 1 ? 2 * threads : 1, all = c->batch * s->parts;
+    s->split = all < wanted ? (wanted + all - 1) / all : 1;
+    if (s->split > units) s->split = units;
+    s->area = (int64_t)x / PAD * PAD + (c->groups > 1 ? 3 : 1) * PAD; /* areas begin in different sets of a cache */
+    int64_t areas = c->groups > 1 ? (units + s->split - 1) / s->split : 1;
+    s->made_at = (size_t)(areas * s->area) * sizeof(float) / ALIGN * ALIGN + ALIGN;
     s->thread_bytes = s->made_at + ((size_t)made + PAD) * sizeof(float) / ALIGN * ALIGN + ALIGN;
     s->moved_bytes = (hyp_cpu_moved_bytes(c) + ALIGN - 1) / ALIGN * ALIGN;
     *work_bytes = s->moved_bytes + (size_t)threads * s->thread_bytes;
@@ -223,10 +307,11 @@ static bool choose_parts(windows *s, int threads, int64_t blocks, size_t *work_b
 static bool take_sizes(hyp_cpu_conv *s, const hyp_conv *v)
 {
     const hyp_window *w = &v->window;
-    if (v->x->dtype != HYP_F32 || v->group != 1 || w->n > 2 || v->x->count == 0 || v->y->count == 0) return false;
+    if (v->x->dtype != HYP_F32 || w->n > 2 || v->x->count == 0 || v->y->count == 0) return false;
     s->batch = v->batch;
-    s->in_channels = v->in_channels;
-    s->channels = v->out_channels;
+    s->groups = v->group;
+    s->in_channels = v->group * v->in_channels;
+    s->channels = v->group * v->out_channels;
     for (int axis = Y; axis <= X; axis++) {
         int i = axis - (2 - w->n); /* a single axis is the innermost */
         s->in[axis] = i < 0 ? 1 : v->x->dims[2 + i];
@@ -325,17 +410,18 @@ hyp_status hyp_cpu_prepare_windows(hyp_cpu_model *model, uint32_t step, const in
                                    const bool *channels_last, bool neighbours, hyp_cpu_op *op, hyp_diag *diag)
 {
     const hyp_cpu_kernels *kernels = model->device->kernels;
-    int64_t panel = (int64_t)kernels->panel * kernels->width;
     windows *s = hyp_calloc(1, sizeof *s);
     if (!s) return hyp_fail_memory(diag, sizeof *s);
     bool can = hyp_cpu_read_conv(model, op, values, channels_last, &s->c);
     s->together = 1;
+    s->acts_behind = can && s->c.groups > 1 && s->c.act.op != HYP_PLAN__POINTWISE__OP__CAST &&
+                     s->c.act.op != HYP_PLAN__POINTWISE__OP__RELU;
     if (can && neighbours) {
         s->together = hyp_cpu_count_neighbours(kernels, s->c.channels, s->c.kernel[X], s->c.stride[X], NULL);
-        can = s->together > 1 && s->c.dilation[X] == 1 && s->c.out[X] % s->together == 0 && s->c.y_apart == s->c.channels;
+        can = s->c.groups == 1 && s->together > 1 && s->c.dilation[X] == 1 && s->c.out[X] % s->together == 0 && s->c.y_apart == s->c.channels;
     }
-    s->in_place = can && lies_ready(&s->c);
-    can = can && choose_parts(s, model->device->threads, (s->c.channels + panel - 1) / panel, &op->work_bytes);
+    s->in_place = can && s->c.groups == 1 && lies_ready(&s->c);
+    can = can && choose_parts(s, kernels, model->device->threads, &op->work_bytes);
     hyp_status status = can ? find_packed(model, step, s, diag) : HYP_OK;
     return hyp_cpu_finish_op(op, status, can, run_windows, hyp_free, s);
 }

@@ -1,4 +1,4 @@
-/* windows.h - convolutions in f32: what their kernels share; of one group over 1 or 2 spatial axes that is more. */
+/* windows.h - convolutions in f32: what their kernels share; over 1 or 2 spatial axes that is more. */
 #ifndef HYP_RUNTIME_CPU_WINDOWS_H
 #define HYP_RUNTIME_CPU_WINDOWS_H
 
@@ -39,7 +39,7 @@ typedef struct hyp_cpu_conv {
     bool moves_added; /* y takes its place and lies otherwise: it is turned before, and lies like y then */
     hyp_block_instr act;
     const float *w, *bias; /* in the plan; bias may be NULL */
-    int64_t batch, in_channels, channels;
+    int64_t batch, groups, in_channels, channels; /* of all groups together */
     int64_t in[2], out[2], kernel[2], stride[2], dilation[2], before[2];
     int64_t width; /* of the lines of x that results want, in places */
 } hyp_cpu_conv;

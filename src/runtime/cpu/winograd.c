@@ -194,7 +194,7 @@ static bool choose_parts(winograd *s, const hyp_cpu_device *device, size_t *work
 
 static bool is_three_by_three(const hyp_cpu_conv *c)
 {
-    bool is = true;
+    bool is = c->groups == 1;
     for (int axis = Y; axis <= X; axis++)
         is = is && c->kernel[axis] == 3 && c->stride[axis] == 1 && c->dilation[axis] == 1;
     return is;
