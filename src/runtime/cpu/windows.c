@@ -267,25 +267,28 @@ static hyp_status find_packed(hyp_cpu_model *model, uint32_t step, windows *s, h
                       : hyp_fail_memory(diag, (size_t)s->c.channels * (size_t)s->c.in_channels * sizeof(float));
 }
 
-/* Lines of results whose lines of x, those of all groups, stay in the cache. Whole lines are read from one end to the other: what some
- * groups have of each place would come from memory line by line. */
-static int64_t count_cached_lines(const hyp_cpu_conv *c)
+/* Lines of results whose lines of x stay in the second-level cache. Of several groups whole lines are read from one end to the other:
+ * what some groups have of each place would come from memory line by line. */
+static int64_t count_cached_lines(const windows *s, int64_t fewest)
 {
     enum { CACHED_FLOATS = 1 << 16 };
+    const hyp_cpu_conv *c = &s->c;
+    double line = (double)(s->in_place ? c->in[X] : c->width) * (double)c->in_channels;
     double reach = (double)(c->kernel[Y] - 1) * (double)c->dilation[Y] + 1;
-    double lines = (CACHED_FLOATS / ((double)c->width * (double)c->in_channels) - reach) / (double)c->stride[Y] + 1;
-    return lines < 1 ? 1 : lines < (double)c->out[Y] ? (int64_t)lines : c->out[Y];
+    double lines = (CACHED_FLOATS / line - reach) / (double)c->stride[Y] + 1;
+    return lines < (double)fewest ? fewest : lines < (double)c->out[Y] ? (int64_t)lines : c->out[Y];
 }
 
 /* Lines that make a part: so many places that every panel of weights is worth reading. */
 static bool choose_parts(windows *s, const hyp_cpu_kernels *kernels, int threads, size_t *work_bytes)
 {
-    enum { PLACES = 192, PAD = 16, ALIGN = 64, MOST_FLOATS = 1 << 24 };
+    enum { PLACES = 192, FEW_PLACES = 48, PAD = 16, ALIGN = 64, MOST_FLOATS = 1 << 24 };
     const hyp_cpu_conv *c = &s->c;
     int64_t parts = c->out[Y] * c->out[X] / PLACES, unit = count_unit(s, kernels), units = (c->channels + unit - 1) / unit;
     if (parts < 1) parts = 1;
     s->lines = (c->out[Y] + parts - 1) / parts;
-    if (c->groups > 1 && s->lines > count_cached_lines(c)) s->lines = count_cached_lines(c);
+    int64_t cached = count_cached_lines(s, c->groups > 1 ? 1 : (FEW_PLACES + c->out[X] - 1) / c->out[X]);
+    if (s->lines > cached) s->lines = cached;
     s->parts = (c->out[Y] + s->lines - 1) / s->lines;
     double x_lines =
         (double)(s->lines - 1) * (double)c->stride[Y] + (double)(c->kernel[Y] - 1) * (double)c->dilation[Y] + 1;
