@@ -201,6 +201,98 @@ static void tensors_with_the_channels_last_equal_reference(void **state)
     }
 }
 
+/* ---- a pool behind a convolution ------------------------------------------------------------------------------- */
+
+static void add_pool(uint32_t x, uint32_t y, int64_t stride, bool ceil)
+{
+    HypPlan__Call *pool = pb_call(&builder, "max-pool", 1, &x, y);
+    pb_call_ints(&builder, pool, 2, (int64_t[]){2, 2});
+    pb_call_ints(&builder, pool, 2, (int64_t[]){stride, stride});
+    pb_call_ints(&builder, pool, 4, (int64_t[]){0, 0, 0, 0});
+    pb_call_ints(&builder, pool, 2, (int64_t[]){1, 1});
+    pb_call_int(&builder, pool, ceil);
+    pb_call_int(&builder, pool, 0);
+}
+
+typedef struct pooled {
+    shape conv;
+    const char *act;
+    bool ceil, added, apart; /* more rows and columns; a sum; somebody else reads the convolution's result, too */
+    bool last;               /* convolutions around make their images lie with the channels last */
+} pooled;
+
+/* The pool's result is in the slot of what the convolution reads. */
+static void build_pooled(uint64_t *seed, const pooled *k)
+{
+    const shape *s = &k->conv;
+    const int64_t rows = out_rows(s), columns = out_columns(s), none[4] = {0};
+    const int64_t down = (rows + k->ceil) / 2, across = (columns + k->ceil) / 2;
+    const int64_t pads[] = {s->before[0], s->before[1], s->after[0], s->after[1]};
+    pb_init(&builder);
+    uint32_t *x_dims = dims_of(s->images, s->in, s->rows, s->columns), *y_dims = dims_of(s->images, s->out, rows, columns);
+    uint32_t *z_dims = dims_of(s->images, s->out, down, across);
+    uint32_t x = pb_input(&builder, "x", HYP_F32, 4, x_dims), z = pb_output(&builder, "z", HYP_F32, 4, z_dims);
+    uint32_t t[5] = {pb_scratch(&builder, HYP_F32, 0, 4, x_dims), pb_scratch(&builder, HYP_F32, 1, 4, y_dims),
+                     pb_scratch(&builder, HYP_F32, 0, 4, z_dims), PB_NONE, PB_NONE};
+    if (k->last)
+        add_conv(x, weight_of(seed, s->in, s->in, 1), PB_NONE, PB_NONE, t[0], none, "tanh");
+    else
+        pb_copy_all(&builder, x, t[0], pb_const(&builder, s->images * s->in * s->rows * s->columns));
+    if (k->added) {
+        t[3] = pb_scratch(&builder, HYP_F32, 2, 4, y_dims);
+        add_conv(t[0], weight_of(seed, s->out, s->in, 3), PB_NONE, PB_NONE, t[3], pads, "none");
+    }
+    add_conv(t[0], weight_of(seed, s->out, s->in, 3), random_weight(&builder, seed, HYP_F32, 1, &s->out), t[3], t[1], pads,
+             k->act);
+    add_pool(t[1], t[2], 2, k->ceil);
+    if (k->apart) pb_copy_all(&builder, t[1], pb_output(&builder, "y", HYP_F32, 4, y_dims), pb_const(&builder, s->images * s->out * rows * columns));
+    if (k->last)
+        add_conv(t[2], weight_of(seed, s->out, s->out, 1), PB_NONE, PB_NONE, z, none, "none");
+    else
+        pb_copy_all(&builder, t[2], z, pb_const(&builder, s->images * s->out * down * across));
+}
+
+/* How many convolutions are known to be done with the pool behind them. */
+static size_t count_pooled(dims_list dims)
+{
+    pair p;
+    hyp_diag diag = {0};
+    size_t count = 0;
+    pair_open(&dev, &builder, &p);
+    must(reserve(p.cuda, p.cuda_context, dims, &diag), &diag);
+    for (size_t s = 0; s < hyp_engine_step_count(p.cuda); s++) {
+        hyp_choice_info info = {.size = sizeof info};
+        count += hyp_context_read_choice(p.cuda_context, s, 0, &info) && strstr(info.key, ", then max-pool") != NULL;
+    }
+    pair_close(&p);
+    return count;
+}
+
+static void convolutions_with_the_pool_behind_them_equal_reference(void **state)
+{
+    (void)state;
+    uint64_t seed = 6;
+    static const pooled cases[] = {
+        {{1, 8, 8, 8, 8, {1, 1}, {1, 1}}, .act = "relu", .last = true},
+        {{2, 3, 5, 9, 7, {1, 1}, {1, 1}}, .act = "none"},
+        {{2, 4, 8, 7, 9, {1, 1}, {1, 1}}, .act = "relu", .ceil = true, .last = true},
+        {{1, 4, 4, 6, 11, {0, 1}, {1, 0}}, .act = "tanh", .ceil = true},
+        {{1, 5, 4, 3, 3, {1, 1}, {1, 1}}, .act = "relu6"},
+        {{3, 4, 4, 13, 5, {2, 0}, {1, 2}}, .act = "silu", .added = true, .last = true},
+        {{1, 4, 8, 10, 10, {1, 1}, {1, 1}}, .act = "none", .added = true, .ceil = true},
+        {{1, 8, 8, 8, 8, {1, 1}, {1, 1}}, .act = "relu", .apart = true, .last = true},
+        {{1, 8, 8, 8, 8, {1, 1}, {1, 1}}, .act = "leaky-relu"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const shape *s = &cases[i].conv;
+        const int64_t dims[DC_MAX_TENSORS][HYP_MAX_RANK] = {{s->images, s->in, s->rows, s->columns}};
+        tolerance want = tolerance_of(HYP_F32, 9 * s->in * 16);
+        build_pooled(&seed, &cases[i]);
+        assert_int_equal(count_pooled(dims), !cases[i].apart && strcmp(cases[i].act, "leaky-relu") != 0);
+        check_ways(dims, want);
+    }
+}
+
 /* ---- numbers of any size ------------------------------------------------------------------------------------- */
 
 enum { SIDE = 12, CHANNELS = 4, COUNT = CHANNELS * SIDE * SIDE };
@@ -303,6 +395,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(images_of_any_size_and_padding_equal_reference),
         cmocka_unit_test(biases_sums_and_activations_equal_reference),
         cmocka_unit_test(tensors_with_the_channels_last_equal_reference),
+        cmocka_unit_test(convolutions_with_the_pool_behind_them_equal_reference),
         cmocka_unit_test(infinities_nan_and_large_numbers_reach_the_results_that_read_them_alone),
         cmocka_unit_test(made_weights_are_the_engines_and_go_with_the_last_that_reads_them),
     };

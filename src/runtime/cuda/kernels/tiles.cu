@@ -136,28 +136,65 @@ __device__ __forceinline__ float tile_act(uint32_t act, float v)
     return act == HYP_PW_RELU ? relu(v) : activated(act, v);
 }
 
-// The results of a tile, as plain sums.
+// What a pool takes of two results.
+__device__ __forceinline__ float pooled_of(float a, float b) { return b > a || b != b ? b : a; }
+
+// A result, as a plain sum.
+static __device__ __noinline__ float tile_sum(const hyp_cuda_tiles &p, const tile_place &at, int row, int column)
+{
+    const int filter = at.channel;
+    float sum = p.bias ? ((const float *)p.bias)[filter] : 0;
+#pragma unroll 1
+    for (int tap = 0; tap < TILE_TAPS * TILE_TAPS; tap++) {
+        const int r = row + tap / TILE_TAPS - p.before[0], k = column + tap % TILE_TAPS - p.before[1];
+        if ((unsigned)r >= (unsigned)p.in[0] || (unsigned)k >= (unsigned)p.in[1]) continue;
+        const float *x = (const float *)p.x + at.image * p.x_step.image + r * p.x_step.row + k * p.x_step.column;
+        const float *w = (const float *)p.weight + filter * p.filter_step + tap * p.tap_step;
+#pragma unroll 1
+        for (int64_t c = 0; c < p.channels; c++) sum += x[c * p.x_step.channel] * w[c * p.channel_step];
+    }
+    if (p.added)
+        sum += ((const float *)p.added)[at.image * p.added_step.image + row * p.added_step.row +
+                                        column * p.added_step.column + filter * p.added_step.channel];
+    return tile_act(p.act, sum);
+}
+
+// The results of a tile so.
 static __device__ __noinline__ void tile_directly(const hyp_cuda_tiles &p, const tile_place &at, int side)
 {
+    const int step = p.pooled[0] ? 2 : 1; // results a side of what y has an element of
 #pragma unroll 1
-    for (int i = 0; i < side * side; i++) {
-        const int filter = at.channel, row = at.row + i / side, column = at.column + i % side;
-        if (row >= p.out[0] || column >= p.out[1]) continue;
-        float sum = p.bias ? ((const float *)p.bias)[filter] : 0;
+    for (int i = 0; i < side * side; i += step) {
+        const int row = at.row + i / side, column = at.column + i % side;
+        const int y_row = row / step, y_column = column / step;
+        if (row % step != 0 || row >= p.out[0] || column >= p.out[1]) continue;
+        if (step == 2 && (y_row >= p.pooled[0] || y_column >= p.pooled[1])) continue;
+        float v = tile_sum(p, at, row, column);
 #pragma unroll 1
-        for (int tap = 0; tap < TILE_TAPS * TILE_TAPS; tap++) {
-            const int r = row + tap / TILE_TAPS - p.before[0], k = column + tap % TILE_TAPS - p.before[1];
-            if ((unsigned)r >= (unsigned)p.in[0] || (unsigned)k >= (unsigned)p.in[1]) continue;
-            const float *x = (const float *)p.x + at.image * p.x_step.image + r * p.x_step.row + k * p.x_step.column;
-            const float *w = (const float *)p.weight + filter * p.filter_step + tap * p.tap_step;
-#pragma unroll 1
-            for (int64_t c = 0; c < p.channels; c++) sum += x[c * p.x_step.channel] * w[c * p.channel_step];
-        }
-        if (p.added)
-            sum += ((const float *)p.added)[at.image * p.added_step.image + row * p.added_step.row +
-                                            column * p.added_step.column + filter * p.added_step.channel];
-        ((float *)p.y)[at.image * p.y_step.image + row * p.y_step.row + column * p.y_step.column +
-                       filter * p.y_step.channel] = tile_act(p.act, sum);
+        for (int k = 1; k < step * step; k++)
+            if (row + k / 2 < p.out[0] && column + k % 2 < p.out[1])
+                v = pooled_of(v, tile_sum(p, at, row + k / 2, column + k % 2));
+        ((float *)p.y)[at.image * p.y_step.image + y_row * p.y_step.row + y_column * p.y_step.column +
+                       at.channel * p.y_step.channel] = v;
+    }
+}
+
+// Two lines of results: what pooling leaves of them.
+template <int SIDE>
+__device__ __forceinline__ void pool_lines(const hyp_cuda_tiles &p, int row, int column, const float (&y)[2][SIDE], float *to)
+{
+    const bool below = row + 1 < p.out[0];
+    if (row / 2 >= p.pooled[0]) return;
+#pragma unroll
+    for (int k = 0; k < SIDE; k += 2) {
+        const int at = column + k;
+        const bool beside = at + 1 < p.out[1];
+        if (at / 2 >= p.pooled[1]) continue;
+        float v = y[0][k];
+        if (beside) v = pooled_of(v, y[0][k + 1]);
+        if (below) v = pooled_of(v, y[1][k]);
+        if (below && beside) v = pooled_of(v, y[1][k + 1]);
+        to[row / 2 * p.y_step.row + at / 2 * p.y_step.column] = v;
     }
 }
 
@@ -199,18 +236,23 @@ template <int SIDE> __device__ __forceinline__ void tiles_out(const hyp_cuda_til
         float *to = (float *)p.y + at.image * p.y_step.image + at.channel * p.y_step.channel;
         const float *added = (const float *)p.added + at.image * p.added_step.image + at.channel * p.added_step.channel;
 #pragma unroll
-        for (int r = 0; r < SIDE; r++) {
-            float y[SIDE];
-            polynomials<SIDE>::out(lines[r], y);
-            const int row = at.row + r;
+        for (int r = 0; r < SIDE; r += 2) {
+            float y[2][SIDE];
 #pragma unroll
-            for (int k = 0; k < SIDE; k++) {
-                const int column = at.column + k;
-                if (row >= p.out[0] || column >= p.out[1]) continue;
-                float v = y[k] + bias;
-                if (p.added) v = v + added[row * p.added_step.row + column * p.added_step.column];
-                to[row * p.y_step.row + column * p.y_step.column] = tile_act(p.act, v);
+            for (int q = 0; q < 2; q++) {
+                polynomials<SIDE>::out(lines[r + q], y[q]);
+                const int row = at.row + r + q;
+#pragma unroll
+                for (int k = 0; k < SIDE; k++) {
+                    const int column = at.column + k;
+                    if (row >= p.out[0] || column >= p.out[1]) continue;
+                    float v = y[q][k] + bias;
+                    if (p.added) v = v + added[row * p.added_step.row + column * p.added_step.column];
+                    y[q][k] = tile_act(p.act, v);
+                    if (!p.pooled[0]) to[row * p.y_step.row + column * p.y_step.column] = y[q][k];
+                }
             }
+            if (p.pooled[0]) pool_lines<SIDE>(p, at.row + r, at.column, y, to);
         }
     }
 }

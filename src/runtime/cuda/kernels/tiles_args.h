@@ -23,6 +23,7 @@ typedef struct hyp_cuda_tiles {
     hyp_cuda_image_steps x_step, added_step, y_step;
     int64_t filter_step, tap_step, channel_step; /* elements between these in the weight */
     int32_t in[2], out[2], before[2];            /* rows, columns; padding */
+    int32_t pooled[2]; /* of y, where that is the largest of every 2x2 of the results; 0: it is all of them */
     uint32_t act, pad;                           /* as that of hyp_cuda_conv */
 } hyp_cuda_tiles;
 

@@ -1,8 +1,10 @@
-/* conv.c - convolution steps: which of the ways to do them is taken, and two of them, by kernels of our own. */
+/* conv.c - convolution steps: which of the ways to do them is taken, with the pool behind them, and two of these, by kernels
+ * of our own. */
 #include "runtime/cuda/ops/conv.h"
 
 #include "base/dtype.h"
 #include "base/strbuf.h"
+#include "runtime/reference/reference.h"
 #include "runtime/cuda/session/backend.h"
 
 hyp_cuda_call_fn hyp_cuda_add_conv;
@@ -84,7 +86,7 @@ static const char *plain_cannot(const hyp_cuda_build *b, const hyp_cuda_conv_ste
     return NULL;
 }
 
-static const hyp_cuda_conv_way plain = {"plain", plain_cannot, hyp_cuda_plain_seconds, add_plain};
+static const hyp_cuda_conv_way plain = {"plain", plain_cannot, hyp_cuda_plain_seconds, add_plain, false};
 
 /* ---- single channels ------------------------------------------------------------------------------------------- */
 
@@ -161,7 +163,7 @@ static hyp_status add_depthwise(hyp_cuda_build *b, const hyp_cuda_conv_step *ste
     return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
 }
 
-static const hyp_cuda_conv_way depthwise_way = {"depthwise", depthwise_cannot, depthwise_seconds, add_depthwise};
+static const hyp_cuda_conv_way depthwise_way = {"depthwise", depthwise_cannot, depthwise_seconds, add_depthwise, false};
 
 /* ---- choosing ------------------------------------------------------------------------------------------------ */
 
@@ -201,8 +203,18 @@ static void set_key(const hyp_cuda_build *b, const hyp_cuda_conv_step *step, hyp
     hyp_strbuf_printf(&key, " groups %lld act %u%s%s last ", (long long)v->group, step->act, step->bias_plus1 ? " bias" : "",
                       step->added_plus1 ? " added" : "");
     for (size_t i = 0; i < 4; i++) hyp_strbuf_printf(&key, "%s", last[i] ? "y" : "n");
+    if (step->pool) hyp_strbuf_printf(&key, ", then max-pool%s", step->pooled_last ? " last" : "");
     if (!key.failed && key.len < sizeof out->key) memcpy(out->key, key.data, key.len + 1);
     hyp_strbuf_dispose(&key);
+}
+
+/* What a pool takes that is no part of the convolution. */
+static double pool_seconds(const hyp_cuda_conv_step *step)
+{
+    const int64_t *y = step->pooled_dims;
+    if (!step->pool) return 0;
+    double bytes = (double)(step->conv.y->count + y[0] * y[1] * y[2] * y[3]) * (double)hyp_dtype_size(step->dtype);
+    return hyp_cuda_own_seconds + hyp_cuda_floor_seconds(step->dtype, false, bytes, 0);
 }
 
 void hyp_cuda_offer_conv(const hyp_cuda_build *b, const hyp_cuda_conv_step *step, hyp_choice *out)
@@ -216,13 +228,22 @@ void hyp_cuda_offer_conv(const hyp_cuda_build *b, const hyp_cuda_conv_step *step
     const hyp_cuda_conv_way *const *list = ways[step->gradient];
     for (uint32_t i = 0; i < MOST_WAYS && list[i]; i++) {
         const char *cannot = list[i]->cannot(b, step);
-        hyp_choice_offer(out, list[i]->name, i, cannot ? 0 : list[i]->seconds(step, floor), cannot);
+        double pooling = list[i]->pools ? 0 : pool_seconds(step);
+        hyp_choice_offer(out, list[i]->name, i, cannot ? 0 : list[i]->seconds(step, floor) + pooling, cannot);
     }
 }
 
-static hyp_status add_way(hyp_cuda_build *b, const void *step, uint32_t form)
+/* With the pool behind it. */
+static hyp_status add_way(hyp_cuda_build *b, const void *data, uint32_t form)
 {
-    return ways[((const hyp_cuda_conv_step *)step)->gradient][form]->add(b, step);
+    const hyp_cuda_conv_step *step = data;
+    const hyp_cuda_conv_way *way = ways[step->gradient][form];
+    HYP_TRY(way->add(b, step));
+    if (!step->pool) return HYP_OK;
+    b->step++;
+    if (!way->pools) return hyp_cuda_add_call(b, step->pool);
+    b->prepared->ops.data[b->prepared->ops.len - 1].last_step = b->step;
+    return HYP_OK;
 }
 
 hyp_status hyp_cuda_add_conv_step(hyp_cuda_build *b, const hyp_cuda_conv_step *step)
@@ -230,6 +251,59 @@ hyp_status hyp_cuda_add_conv_step(hyp_cuda_build *b, const hyp_cuda_conv_step *s
     hyp_choice choice;
     hyp_cuda_offer_conv(b, step, &choice);
     return hyp_cuda_add_chosen(b, &choice, add_way, step);
+}
+
+/* ---- a pool behind it ------------------------------------------------------------------------------------------ */
+
+static bool is_two_by_two(const hyp_window *w)
+{
+    bool is = w->n == 2;
+    for (int32_t a = 0; a < w->n; a++)
+        is = is && w->kernel[a] == 2 && w->stride[a] == 2 && w->dilation[a] == 1 && w->before[a] == 0;
+    return is;
+}
+
+/* Does any step but this one read some of the tensor? */
+static bool is_read_by_others(const HypPlan__Program *p, uint32_t tensor, uint32_t step)
+{
+    uint32_t reads[HYP_PLAN_CALL_INPUTS];
+    bool others = false;
+    for (uint32_t i = 0; i < p->n_steps && !others; i++) {
+        size_t count = i == step ? 0 : hyp_plan_step_reads(p->steps[i], reads, HYP_PLAN_CALL_INPUTS);
+        others = count > HYP_PLAN_CALL_INPUTS; /* which are not looked at */
+        for (size_t k = 0; k < count && !others; k++) others = hyp_plan_root(p, reads[k]) == hyp_plan_root(p, tensor);
+    }
+    return others;
+}
+
+/* A value of the plan's own, which stands as long as ops want it (session/pack.c). */
+static bool is_value(const hyp_cuda_build *b, uint32_t tensor)
+{
+    return b->program->tensors[tensor]->place == HYP_PLAN__PLACE__PLACE_SCRATCH && !hyp_cuda_has_own(b->prepared, tensor);
+}
+
+/* Fills in the pool behind the step, where a way of those that it has does both. */
+static void find_pool(const hyp_cuda_build *b, hyp_cuda_conv_step *step)
+{
+    const HypPlan__Program *p = b->program;
+    const HypPlan__Step *next = b->step + 1 < p->n_steps ? p->steps[b->step + 1] : NULL;
+    const HypPlan__Call *call = next && next->kernel_case == HYP_PLAN__STEP__KERNEL_CALL ? next->call : NULL;
+    const hyp_reference_call shapes = {.program = p, .values = b->values};
+    hyp_call_arguments a;
+    hyp_window window;
+    if (!call || strcmp(call->kernel, "max-pool") != 0 || hyp_plan_call_input(call, 0) != step->y + 1 ||
+        hyp_cuda_is_gated(b->session, b->step + 1) || !is_value(b, step->y) || !is_value(b, call->outputs[0]) ||
+        hyp_cuda_conv_tiles.cannot(b, step))
+        return;
+    hyp_reference_arguments(&shapes, call, NULL, &a);
+    const hyp_array *y = &a.call.out[0];
+    if (hyp_kernel_read_pool(&a.call, &window) != HYP_OK || !is_two_by_two(&window) || y->count == 0 ||
+        is_read_by_others(p, step->y, b->step + 1))
+        return;
+    step->pool = call;
+    step->pooled = call->outputs[0];
+    step->pooled_last = hyp_cuda_lies_last(b, step->pooled);
+    memcpy(step->pooled_dims, y->dims, sizeof step->pooled_dims);
 }
 
 /* ---- steps --------------------------------------------------------------------------------------------------- */
@@ -253,6 +327,7 @@ hyp_status hyp_cuda_add_conv(hyp_cuda_build *b, const HypPlan__Call *k, const hy
     step.computes_weights = !hyp_cuda_is_constant(b, step.weight + 1);
     step.y_last = hyp_cuda_lies_last(b, step.y);
     step.added_last = step.added_plus1 && hyp_cuda_lies_last(b, step.added_plus1 - 1);
+    if (!leaky) find_pool(b, &step);
     HYP_TRY(hyp_cuda_add_conv_step(b, &step));
     if (!leaky) return HYP_OK;
     return hyp_cuda_add_channels(b, step.y, 1, step.conv.y->count, 1, 0, HYP_PLAN__POINTWISE__OP__LEAKY_RELU,

@@ -25,6 +25,12 @@ typedef struct hyp_cuda_conv_step {
     hyp_dtype dtype;
     bool tf32;    /* products of f32 may be rounded so */
     uint32_t act; /* HYP_PW_RELU ..., CLIP: from 0 to 6, CAST: none */
+    /* The step behind it, where that is the largest of every 2x2 of y, which nobody else reads: both are done together, and
+     * a way may leave y out. NULL: there is none. */
+    const HypPlan__Call *pool;
+    uint32_t pooled; /* its result, */
+    bool pooled_last;
+    int64_t pooled_dims[4];
 } hyp_cuda_conv_step;
 
 /* A way to do convolutions. To add one: write it, and put it into the list in conv.c. */
@@ -36,6 +42,7 @@ typedef struct hyp_cuda_conv_way {
     double (*seconds)(const hyp_cuda_conv_step *step, double floor);
     /* HYP_ERR_UNSUPPORTED: it turns out that it cannot. */
     hyp_status (*add)(hyp_cuda_build *b, const hyp_cuda_conv_step *step);
+    bool pools; /* does the pool behind the step, too */
 } hyp_cuda_conv_way;
 extern const hyp_cuda_conv_way hyp_cuda_conv_product;  /* conv_product.c: filters of one element, as a layer */
 extern const hyp_cuda_conv_way hyp_cuda_conv_unfolded; /* conv_product.c: windows are written out, and multiplied */

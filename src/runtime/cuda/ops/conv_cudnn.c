@@ -234,7 +234,7 @@ static hyp_status add_as_weights(hyp_cuda_build *b, const hyp_cuda_conv_step *st
     return add_cudnn(b, step, step->weight_last);
 }
 
-const hyp_cuda_conv_way hyp_cuda_conv_cudnn = {"cudnn", cudnn_cannot, cudnn_seconds, add_as_weights};
+const hyp_cuda_conv_way hyp_cuda_conv_cudnn = {"cudnn", cudnn_cannot, cudnn_seconds, add_as_weights, false};
 
 /* ---- with the channels last, weights that a run computes included -------------------------------------------- */
 
@@ -252,4 +252,4 @@ static double last_seconds(const hyp_cuda_conv_step *step, double floor)
 
 static hyp_status add_last(hyp_cuda_build *b, const hyp_cuda_conv_step *step) { return add_cudnn(b, step, true); }
 
-const hyp_cuda_conv_way hyp_cuda_conv_cudnn_last = {"cudnn, channels last", last_cannot, last_seconds, add_last};
+const hyp_cuda_conv_way hyp_cuda_conv_cudnn_last = {"cudnn, channels last", last_cannot, last_seconds, add_last, false};

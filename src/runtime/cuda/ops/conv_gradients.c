@@ -153,5 +153,5 @@ static double last_seconds(const hyp_cuda_conv_step *step, double floor)
 static hyp_status add_first(hyp_cuda_build *b, const hyp_cuda_conv_step *step) { return add_gradient(b, step, false); }
 static hyp_status add_last(hyp_cuda_build *b, const hyp_cuda_conv_step *step) { return add_gradient(b, step, true); }
 
-const hyp_cuda_conv_way hyp_cuda_gradient_cudnn = {"cudnn", first_cannot, first_seconds, add_first};
-const hyp_cuda_conv_way hyp_cuda_gradient_cudnn_last = {"cudnn, channels last", last_cannot, last_seconds, add_last};
+const hyp_cuda_conv_way hyp_cuda_gradient_cudnn = {"cudnn", first_cannot, first_seconds, add_first, false};
+const hyp_cuda_conv_way hyp_cuda_gradient_cudnn_last = {"cudnn, channels last", last_cannot, last_seconds, add_last, false};

@@ -200,5 +200,5 @@ static hyp_status add_unfolded(hyp_cuda_build *b, const hyp_cuda_conv_step *step
     return add_product(b, step, images_at_a_time(&step->conv, step->dtype));
 }
 
-const hyp_cuda_conv_way hyp_cuda_conv_product = {"product", product_cannot, product_seconds, add_layer};
-const hyp_cuda_conv_way hyp_cuda_conv_unfolded = {"unfolded", unfolded_cannot, unfolded_seconds, add_unfolded};
+const hyp_cuda_conv_way hyp_cuda_conv_product = {"product", product_cannot, product_seconds, add_layer, false};
+const hyp_cuda_conv_way hyp_cuda_conv_unfolded = {"unfolded", unfolded_cannot, unfolded_seconds, add_unfolded, false};

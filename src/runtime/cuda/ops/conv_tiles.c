@@ -88,9 +88,9 @@ static hyp_status tiles_run(hyp_cuda_session *s, void *data, hyp_diag *diag)
 
 /* ---- preparing ----------------------------------------------------------------------------------------------- */
 
-static hyp_cuda_image_steps steps_of(const hyp_array *a, bool last)
+static hyp_cuda_image_steps steps_of(const int64_t *dims, bool last)
 {
-    const int64_t channels = a->dims[1], rows = a->dims[2], columns = a->dims[3];
+    const int64_t channels = dims[1], rows = dims[2], columns = dims[3];
     if (last) return (hyp_cuda_image_steps){rows * columns * channels, columns * channels, channels, 1};
     return (hyp_cuda_image_steps){channels * rows * columns, columns, 1, rows * columns};
 }
@@ -105,9 +105,10 @@ static void set_arguments(const hyp_cuda_conv_step *step, const cut *c, hyp_cuda
                             .room = c->each,
                             .channels = v->in_channels,
                             .filters = v->out_channels,
-                            .x_step = steps_of(v->x, step->x_last),
-                            .added_step = steps_of(v->y, step->added_last),
-                            .y_step = steps_of(v->y, step->y_last),
+                            .x_step = steps_of(v->x->dims, step->x_last),
+                            .added_step = steps_of(v->y->dims, step->added_last),
+                            .y_step = step->pool ? steps_of(step->pooled_dims, step->pooled_last)
+                                                 : steps_of(v->y->dims, step->y_last),
                             .filter_step = taps * v->in_channels,
                             .tap_step = step->weight_last ? v->in_channels : 1,
                             .channel_step = step->weight_last ? 1 : taps,
@@ -116,6 +117,7 @@ static void set_arguments(const hyp_cuda_conv_step *step, const cut *c, hyp_cuda
         out->in[a] = (int32_t)v->window.in[a];
         out->out[a] = (int32_t)v->window.out[a];
         out->before[a] = (int32_t)v->window.before[a];
+        out->pooled[a] = step->pool ? (int32_t)step->pooled_dims[2 + a] : 0;
     }
 }
 
@@ -178,7 +180,7 @@ static hyp_status add_tiles(hyp_cuda_build *b, const hyp_cuda_conv_step *step, i
     if (!p) return hyp_fail_memory(b->diag, sizeof *p);
     *p = (tiles){.x = step->x,
                  .weight = step->weight,
-                 .y = step->y,
+                 .y = step->pool ? step->pooled : step->y,
                  .bias_plus1 = step->bias_plus1,
                  .added_plus1 = step->added_plus1,
                  .parts = c.parts};
@@ -261,5 +263,5 @@ static double seconds_of_2(const hyp_cuda_conv_step *step, double floor)
 static hyp_status add_4(hyp_cuda_build *b, const hyp_cuda_conv_step *step) { return add_tiles(b, step, 4); }
 static hyp_status add_2(hyp_cuda_build *b, const hyp_cuda_conv_step *step) { return add_tiles(b, step, 2); }
 
-const hyp_cuda_conv_way hyp_cuda_conv_tiles = {"tiles", cannot, seconds_of_4, add_4};
-const hyp_cuda_conv_way hyp_cuda_conv_small_tiles = {"small tiles", cannot, seconds_of_2, add_2};
+const hyp_cuda_conv_way hyp_cuda_conv_tiles = {"tiles", cannot, seconds_of_4, add_4, true};
+const hyp_cuda_conv_way hyp_cuda_conv_small_tiles = {"small tiles", cannot, seconds_of_2, add_2, true};

@@ -50,7 +50,7 @@ static hyp_status add_plain(hyp_cuda_build *b, const hyp_cuda_conv_step *step)
     return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
 }
 
-const hyp_cuda_conv_way hyp_cuda_conv_transpose_plain = {"plain", plain_cannot, hyp_cuda_plain_seconds, add_plain};
+const hyp_cuda_conv_way hyp_cuda_conv_transpose_plain = {"plain", plain_cannot, hyp_cuda_plain_seconds, add_plain, false};
 
 /* The transpose's x is what its convolution gives, and its result the convolution's x. */
 static void turn_round(const hyp_conv *v, hyp_conv *out)

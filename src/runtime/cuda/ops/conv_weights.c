@@ -39,7 +39,7 @@ static hyp_status add_plain(hyp_cuda_build *b, const hyp_cuda_conv_step *step)
     return hyp_cuda_add_launch(b, &grid, &args, sizeof args, slots, sizeof slots / sizeof *slots);
 }
 
-const hyp_cuda_conv_way hyp_cuda_conv_weights_plain = {"plain", plain_cannot, hyp_cuda_plain_seconds, add_plain};
+const hyp_cuda_conv_way hyp_cuda_conv_weights_plain = {"plain", plain_cannot, hyp_cuda_plain_seconds, add_plain, false};
 
 hyp_status hyp_cuda_add_conv_backward_weights(hyp_cuda_build *b, const HypPlan__Call *k, const hyp_kernel_call *c)
 {

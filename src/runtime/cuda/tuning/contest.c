@@ -43,11 +43,12 @@ static void list_steps(hyp_cuda_contest *c, const HypPlan__Program *p, uint32_t 
         uint32_t tensors[HYP_CUDA_TRIAL_READS];
         size_t count = hyp_plan_step_reads(s, tensors, HYP_CUDA_TRIAL_READS);
         for (size_t r = 0; r < count; r++)
-            if (i == first || tensors[r] != c->results[0]) add_read(c, tensors[r]);
+            if (i == first || c->result_count == 0 || tensors[r] != c->results[0]) add_read(c, tensors[r]);
         count = hyp_plan_step_writes(s, tensors, HYP_CUDA_TRIAL_READS);
-        const bool all = s->kernel_case == HYP_PLAN__STEP__KERNEL_CALL; /* are results, of which a layer has one */
+        const bool call = s->kernel_case == HYP_PLAN__STEP__KERNEL_CALL; /* a layer has one result; of a call all are, */
+        const bool left_out = call && i < last; /* but for those that a pool alone reads, which a way may leave out */
         for (size_t w = 0; w < count; w++)
-            if ((all || w + 1 == count) && c->result_count < HYP_CUDA_TRIAL_RESULTS)
+            if (!left_out && (call || w + 1 == count) && c->result_count < HYP_CUDA_TRIAL_RESULTS)
                 c->results[c->result_count++] = tensors[w];
             else
                 add_read(c, tensors[w]);
