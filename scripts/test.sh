@@ -27,10 +27,11 @@ use_venv cmake numpy onnx onnxruntime jsonschema pytest
 
 jobs=$(nproc)
 # Some two hundred programs of a build are linked with what they test inside: by a linker that takes a third of the usual one's
-# time where there is one, in all builds but build/dev, which is linked as users link.
+# time where there is one. In build/dev all others are linked as users link.
 linker=
+test_linker=
 for found in lld gold; do
-    ! command -v "ld.$found" > /dev/null || linker=-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=$found
+    ! command -v "ld.$found" > /dev/null || linker=-DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=$found test_linker=-DHYPATIA_TEST_LINKER=$found
 done
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
@@ -82,7 +83,7 @@ everything() {
     # shellcheck disable=SC2086 # nothing, where the linker is the usual one
     build runtime --preset release -DHYPATIA_COMPILER=OFF -DHYPATIA_ONEDNN=OFF "$cuda_built" $linker
     # On the emulated GPU once: its moods, and steps side by side, are for the code, not for how it is built.
-    check runtime -LE long -E '^(header_|check_)|^test_cuda_.*_(own|unfit|parts|plain|lazy|pageable|compiling)$|^test_cuda_(reduce|conv|orders|recurrent|session|staging)_side_by_side$'
+    check runtime -LE long -E '^(header_|check_)|^test_cuda_.*_(own|unfit|parts|plain|lazy|pageable|compiling|side_by_side)$'
     # The second compiler, whose sanitizers also see offsets from NULL. Its runtime is a package of its own on some systems.
     [ -e "$(clang -print-file-name="libclang_rt.asan-$(uname -m).so")" ] || install_packages libclang-rt-dev
     # shellcheck disable=SC2086
@@ -145,7 +146,8 @@ compilers() {
     done
 }
 
-[ "$runs" = compilers ] || build dev --preset dev -DCMAKE_C_COMPILER=gcc
+# shellcheck disable=SC2086
+[ "$runs" = compilers ] || build dev --preset dev -DCMAKE_C_COMPILER=gcc $test_linker
 for run in $runs; do $run; done
 
 [ -z "$broken" ] || echo "did not build or run:$broken"
