@@ -134,7 +134,7 @@ cudnnGetConvolutionForwardAlgorithm_v7(void *, void *x, void *w, void *conv, voi
 }
 
 // Where an element lies.
-static int64_t dnn_at(const dnn_image &t, int64_t image, int64_t channel, const int64_t *place)
+static inline int64_t dnn_at(const dnn_image &t, int64_t image, int64_t channel, const int64_t *place)
 {
     int64_t offset = 0, count = 1;
     for (int i = 0; i < t.axes; i++) {
@@ -161,7 +161,7 @@ struct queued_convolution {
     bool relu;
 };
 
-static double dnn_sum(const queued_convolution &q, int64_t image, int64_t channel, const int64_t *place)
+FAST static double dnn_sum(const queued_convolution &q, int64_t image, int64_t channel, const int64_t *place)
 {
     int64_t in = q.w.dims[1], first = channel / (q.y.dims[1] / q.c.group) * in, tap[DNN_AXES] = {0};
     double sum = 0;
@@ -202,7 +202,7 @@ static void dnn_run(const queued_convolution &q)
 
 // One element of a gradient, by x (place of channel of an image) or by w (tap of channel of a filter): all terms of the
 // convolution are gone through for those that have it.
-static double dnn_gradient_by_x(const queued_convolution &q, int64_t image, int64_t channel, const int64_t *place)
+FAST static double dnn_gradient_by_x(const queued_convolution &q, int64_t image, int64_t channel, const int64_t *place)
 {
     int64_t of_group = q.w.dims[1], filters = q.w.dims[0] / q.c.group, group = channel / of_group, tap[DNN_AXES] = {0};
     double sum = 0;
@@ -221,7 +221,7 @@ static double dnn_gradient_by_x(const queued_convolution &q, int64_t image, int6
     return sum;
 }
 
-static double dnn_gradient_by_w(const queued_convolution &q, int64_t filter, int64_t channel, const int64_t *tap)
+FAST static double dnn_gradient_by_w(const queued_convolution &q, int64_t filter, int64_t channel, const int64_t *tap)
 {
     int64_t first = filter / (q.w.dims[0] / q.c.group) * q.w.dims[1];
     double sum = 0;

@@ -1,6 +1,6 @@
 // emulator_halves.hpp - what the emulator gives to generated kernels, which it compiles without the headers of a toolkit.
-#include <cstddef>
-#include <cstdint>
+#include <stddef.h>
+#include <stdint.h>
 
 struct generated_halves {
     float (*from_half)(uint16_t bits);
