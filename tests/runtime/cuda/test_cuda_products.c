@@ -473,11 +473,23 @@ static void check_attention(hyp_dtype dtype, const attended *a, void (*compare)(
     pb_dispose(&builder);
 }
 
+/* Under the address sanitizer, which watches the host's code and not the kernels, every form is run and every type, but not each in
+ * each: the next form in the next type. */
+static bool is_run(int type, int form)
+{
+#ifdef HYP_SMALL_SIZES
+    return (form + form / FLOATS) % FLOATS == type;
+#else
+    return (void)type, (void)form, true;
+#endif
+}
+
 static void attention_takes_every_mask_and_layout(void **state)
 {
     (void)state;
     for (int t = 0; t < FLOATS; t++)
         for (int form = 0; form < LAYOUTS * MASKS * 2; form++) {
+            if (!is_run(t, form)) continue;
             int layout = form % LAYOUTS, mask = form / LAYOUTS % MASKS;
             bool shared = form / LAYOUTS / MASKS != 0;
             check_attention(floats[t], &(attended){2, 2, 9, 70, 16, 24, layout, mask, form % 3 == 0, shared, 0.3F},
@@ -498,6 +510,7 @@ static void attention_takes_every_shape(void **state)
         {4, 0, 8, 8},      {4, 5, 0, 8},       {9, 5, 0, 8},      {4, 5, 8, 0}};
     for (int t = 0; t < FLOATS; t++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+            if (!is_run(t, (int)i)) continue;
             const int64_t *s = shapes[i];
             const attended plain = {1, 2, s[0], s[1], s[2], s[3], BY_ROW, NO_MASK, false, false, 0.25F};
             const attended turned = {1, 2, s[0], s[1], s[2], s[3], BY_HEAD, NUMBERS, i % 4 == 1, true, 1};
