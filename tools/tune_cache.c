@@ -137,15 +137,17 @@ static bool read_line(FILE *file, char *line, size_t *out)
 
 static void read_lines(tune_cache *c, FILE *file, const char *path, const char *device, const char *tool)
 {
+    enum { TOLD = 16 }; /* lines that are told of, one by one; a file of anything else may have millions */
     char *line = cli_alloc(NULL, MOST_LINE + 1, 1);
-    size_t length;
+    size_t length, broken = 0;
     for (size_t number = 1; read_line(file, line, &length); number++) {
         json_error_t error = {.text = "it is too long"};
         json_t *root = length <= MOST_LINE ? json_loadb(line, length, JSON_REJECT_DUPLICATES, &error) : NULL;
         const char *problem = root ? take_line(c, root, device) : error.text;
-        if (problem) cli_error(tool, "%s:%zu: the line is left out: %s", path, number, problem);
+        if (problem && broken++ < TOLD) cli_error(tool, "%s:%zu: the line is left out: %s", path, number, problem);
         json_decref(root);
     }
+    if (broken > TOLD) cli_error(tool, "%s: %zu more lines are left out", path, broken - TOLD);
     free(line);
 }
 

@@ -127,6 +127,10 @@ def check_broken_lines(model, plan, cache, lines):
     for number in range(1, len(damaged) + 1):
         assert f"{cache}:{number}: the line is left out: " in told, (number, told)
     assert open(cache).read() == before, "a compilation that times nothing writes nothing"
+    many = cache + ".many"
+    write_lines(many, ["{}"] * 5000)
+    _, told = run("hypatiac", model, "-o", plan, *THREADS, "--cache", many)
+    assert told.count("the line is left out: ") == 16 and "4984 more lines are left out" in told, told[:2000]
     with open(cache, "a") as file:
         file.write(good[:20])  # of a writer that was interrupted
     run("hypatiac", model, "-o", plan, *QUICK, "--cache", cache)
