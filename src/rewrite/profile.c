@@ -227,7 +227,7 @@ static hyp_status read_aways(const char *file, const hyp_sexpr *forms, hyp_devic
             const hyp_sexpr *sx = form->items[1 + k];
             right = sx->kind == HYP_SX_INT || sx->kind == HYP_SX_FLOAT;
             numbers[k] = sx->number;
-            right = right && (k == 0 ? numbers[k] >= 1 && numbers[k] <= 1e15 : numbers[k] >= 0 && numbers[k] <= HYP_MOST_SECONDS);
+            right = right && numbers[k] >= (k == 0) && numbers[k] <= (k == 0 ? 1e15 : HYP_MOST_SECONDS);
         }
         if (!right || !(numbers[0] > (count ? out->aways[count - 1].bytes : 0)))
             return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED,

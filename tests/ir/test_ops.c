@@ -206,13 +206,13 @@ static double tolerance_of(const char *text, double x)
     return out;
 }
 
-/* A kernel that adds to what it computes has it unrounded, so that a sum of a product and its size need not be 0; of what IEEE
- * arithmetic gives it is. */
+/* A kernel that adds to what it computes has it unrounded, so that a sum of a product and its size need not be 0; of what
+ * IEEE arithmetic gives it is. */
 static void what_several_read_may_be_unrounded_for_one(void **state)
 {
     (void)state;
-    const char *product = "(graph \"\" (input %x (f16 2 3)) (const %w (f16 1 3) 1 0.5 0.25) (%p (linear %w none %x)) (%l (neg %p)) "
-                          "(%a (abs %l)) (%y (add %l %a)) (output \"y\" %y))";
+    const char *product = "(graph \"\" (input %x (f16 2 3)) (const %w (f16 1 3) 1 0.5 0.25) (%p (linear %w none %x)) "
+                          "(%l (neg %p)) (%a (abs %l)) (%y (add %l %a)) (output \"y\" %y))";
     const char *exact = "(graph \"\" (input %x (f16 2 3)) (const %w (f16 1 3) 1 0.5 0.25) (%p (mul %x %w)) (%l (neg %p)) "
                         "(%a (abs %l)) (%y (add %l %a)) (output \"y\" %y))";
     assert_true(tolerance_of(product, 0.7) > 1e-3);

@@ -116,10 +116,11 @@ def check_widened(folder):
 
 
 def check_grouped_relu(folder):
-    """What oneDNN does with groups of several filters as products has a relu that makes NaN of -inf, unless it is kept from it."""
+    """Groups of several filters are products to oneDNN, whose relu makes NaN of -inf unless it is kept from it."""
     path, plan = os.path.join(folder, "grouped.onnx"), os.path.join(folder, "grouped.bin")
     make(path, [("Conv", ["x", "w"], "c", {"group": 8, "pads": [0, 0, 1, 1], "strides": [2, 2]}), ("Relu", ["c"], "y")],
-         {"x": [2, 8, 7, 14]}, {"y": [2, 32, 4, 7]}, {"w": np.random.default_rng(0).standard_normal((32, 1, 2, 2), np.float32)})
+         {"x": [2, 8, 7, 14]}, {"y": [2, 32, 4, 7]},
+         {"w": np.random.default_rng(0).standard_normal((32, 1, 2, 2), np.float32)})
     for target in "cpu:generic", "cpu:avx2", "cpu:avx512":
         done = compile(path, "-o", plan, "--verify", "strict", "--target", target)
         assert done.returncode == 0 and "by conv-relu" in done.stdout, (target, done)
