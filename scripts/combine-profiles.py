@@ -52,7 +52,7 @@ def combine(paths):
             at = order.index(name)
             found[name].append(numbers)
     combined = {name: [pick(name[0], i, values) for i, values in enumerate(zip(*found[name]))] for name in order}
-    before = {"away": [0.0] * 4, "aged": [0.0]}
+    before = {"away": [0.0] * 4, "aged": [0.0] * 2}
     for name in order:
         if name[0] in before:
             combined[name] = before[name[0]] = [max(pair) for pair in zip(combined[name], before[name[0]])]

@@ -477,7 +477,7 @@ static void print_caches(FILE *to, const results *r)
         fprintf(to, "  (away %.0f %.4g %.4g %.3g %.3g)\n", r->aways[i].bytes, r->aways[i].reading, r->aways[i].moving,
                 r->aways[i].launch, r->aways[i].layer);
     for (size_t i = 0; i < r->ages.count; i++)
-        fprintf(to, "  (aged %.4g %.4g)\n", r->ages.of[i].seconds, r->ages.of[i].moving);
+        fprintf(to, "  (aged %.4g %.4g %.4g)\n", r->ages.of[i].seconds, r->ages.of[i].moving, r->ages.of[i].windows);
 }
 
 static void print_entry(FILE *to, const char *kind, const calibration_kernel *k, hyp_dtype type, double value)

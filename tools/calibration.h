@@ -60,10 +60,10 @@ int calibrate_streams(const measure_options *o, const cli_list *rules, double de
 /* ---- calibrate_ages.c --------------------------------------------------------------------------------------- */
 
 enum { CALIBRATION_AGES = 8 };
-/* What a byte takes more to move that a core has touched so many seconds ago, by rising seconds. */
+/* What a byte takes more to move that a core has touched so many seconds ago, also in a kernel of windows, by rising seconds. */
 typedef struct calibration_ages {
     struct {
-        double seconds, moving;
+        double seconds, moving, windows;
     } of[CALIBRATION_AGES];
     size_t count;
 } calibration_ages;

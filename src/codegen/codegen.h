@@ -37,8 +37,8 @@ typedef struct hyp_codegen_options {
                           hyp_diag *diag);
     /* Seconds more that a step takes because `bytes` that it reads or writes were last touched when the run had yet to
      * go over `since` bytes, and were written, or what they replace was touched, `ago` seconds before; itself it goes over
-     * `own`; NULL = none. */
-    double (*predict_far)(double bytes, double since, double ago, double own, void *user);
+     * `own`; `windows`: it convolves or pools; NULL = none. */
+    double (*predict_far)(double bytes, double since, double ago, double own, bool windows, void *user);
     /* Seconds more of a step that turns so many elements of images in f32; `copied`: in place of copying them. NULL = none. */
     double (*predict_turn)(double elements, bool copied, void *user);
     /* The share of the device that a step takes from others at once with it (base/timetable.h), of the nodes that

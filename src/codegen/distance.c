@@ -5,6 +5,8 @@
  * run follows another; a clock counts the bytes that were gone over, and the seconds that are predicted, and of each place
  * in memory is noted where that clock stood when it was last touched. How far weights are is known without: they come
  * round once a run. */
+#include <string.h>
+
 #include "codegen/lower.h"
 
 enum { ROOM = 256 }; /* tensors of a step that are looked at */
@@ -49,6 +51,15 @@ static bool moves_parts(const HypPlan__Step *s)
     return s->kernel_case == HYP_PLAN__STEP__KERNEL_COPY || s->kernel_case == HYP_PLAN__STEP__KERNEL_GATHER;
 }
 
+static bool goes_by_windows(const HypPlan__Step *s)
+{
+    static const char *const kernels[] = {"conv", "conv-transpose", "max-pool", "average-pool"};
+    bool found = false;
+    if (s->kernel_case != HYP_PLAN__STEP__KERNEL_CALL) return false;
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) found = found || strcmp(s->call->kernel, kernels[i]) == 0;
+    return found;
+}
+
 /* Seconds more for one tensor of a step that goes over `own` bytes. */
 static double touch(walk *w, const HypPlan__Step *s, uint32_t t, bool written, double own)
 {
@@ -63,7 +74,7 @@ static double touch(walk *w, const HypPlan__Step *s, uint32_t t, bool written, d
     bool given = w->p->tensors[root]->place == HYP_PLAN__PLACE__PLACE_INPUT;
     double ago = given ? 0 : w->now.seconds - (written ? at.seconds : at.written);
     *last = (touched){w->now.bytes + own / 2, middle, written ? middle : at.written}; /* some of it early, some late */
-    return w->options->predict_far(bytes, w->now.bytes - at.bytes, ago, own, w->options->predict_user);
+    return w->options->predict_far(bytes, w->now.bytes - at.bytes, ago, own, goes_by_windows(s), w->options->predict_user);
 }
 
 static double go_over(walk *w, uint32_t index)

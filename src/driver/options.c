@@ -250,9 +250,9 @@ static hyp_status explain(const hyp_graph *g, const hyp_node *const *nodes, size
     return hyp_roofline_explain(g, nodes, count, roofline, out, diag);
 }
 
-static double predict_far(double bytes, double since, double ago, double own, void *roofline)
+static double predict_far(double bytes, double since, double ago, double own, bool windows, void *roofline)
 {
-    return hyp_roofline_far(roofline, bytes, since, ago, own);
+    return hyp_roofline_far(roofline, bytes, since, ago, own, windows);
 }
 
 static double predict_turn(double elements, bool copied, void *roofline)

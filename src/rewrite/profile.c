@@ -249,16 +249,16 @@ static hyp_status read_aways(const char *file, const hyp_sexpr *forms, hyp_devic
     return HYP_OK;
 }
 
-/* (aged SECONDS MOVING), by rising seconds. */
+/* (aged SECONDS MOVING WINDOWS), by rising seconds. */
 static hyp_status read_ages(const char *file, const hyp_sexpr *forms, hyp_device_profile *out, hyp_diag *diag)
 {
     size_t count = 0;
     for (uint32_t i = 2; i < forms->count; i++) {
         const hyp_sexpr *form = forms->items[i];
         if (!hyp_sexpr_is_form(form, "aged")) continue;
-        double numbers[2] = {0}; /* in the order of hyp_age */
-        bool right = form->count == 3;
-        for (uint32_t k = 0; right && k < 2; k++) {
+        double numbers[3] = {0}; /* in the order of hyp_age */
+        bool right = form->count == 4;
+        for (uint32_t k = 0; right && k < 3; k++) {
             const hyp_sexpr *sx = form->items[1 + k];
             right = sx->kind == HYP_SX_INT || sx->kind == HYP_SX_FLOAT;
             numbers[k] = sx->number;
@@ -266,11 +266,11 @@ static hyp_status read_ages(const char *file, const hyp_sexpr *forms, hyp_device
         }
         if (!right || !(numbers[0] > (count ? out->ages[count - 1].seconds : 0)))
             return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED,
-                                  "(aged SECONDS MOVING) is wanted, with more seconds than before: seconds more for a byte of data "
-                                  "that was touched so many seconds ago");
+                                  "(aged SECONDS MOVING WINDOWS) is wanted, with more seconds than before: seconds more for a byte "
+                                  "of data that was touched so many seconds ago, and where convolutions and pools move it");
         if (count == HYP_AGES)
             return hyp_sexpr_fail(diag, file, form, HYP_ERR_LIMIT, "a profile has at most %d entries (aged ...)", HYP_AGES);
-        out->ages[count++] = (hyp_age){numbers[0], numbers[1]};
+        out->ages[count++] = (hyp_age){numbers[0], numbers[1], numbers[2]};
         out->age_count = count; /* in place of those of the profile that this one is like */
     }
     return HYP_OK;
@@ -417,6 +417,9 @@ hyp_device_profile hyp_roofline_with_threads(const hyp_device_profile *d, double
         out.aways[i].reading /= out.aways[i].bytes <= out.cache_bytes ? s.compute : s.memory;
         out.aways[i].moving /= s.memory;
     }
-    for (size_t i = 0; i < out.age_count; i++) out.ages[i].moving /= s.memory;
+    for (size_t i = 0; i < out.age_count; i++) {
+        out.ages[i].moving /= s.memory;
+        out.ages[i].windows /= s.memory;
+    }
     return out;
 }

@@ -55,11 +55,12 @@ typedef struct hyp_away {
     double bytes, reading, moving, launch, layer;
 } hyp_away;
 
-/* What is touched again so many seconds after it was takes more: seconds for each byte that is moved. A cache that others
+/* What is touched again so many seconds after it was takes more: seconds for each byte that is moved, and in
+ * kernels of windows (convolutions, pools), which cannot foresee as well what they will want. A cache that others
  * share fills with their data meanwhile, whatever the run has gone over itself. */
 enum { HYP_AGES = 16 };
 typedef struct hyp_age {
-    double seconds, moving;
+    double seconds, moving, windows;
 } hyp_age;
 
 /* A device as the cost model sees it, from a text file (profiles/NAME.profile). */
@@ -143,8 +144,9 @@ typedef struct hyp_roofline {
 } hyp_roofline;
 double hyp_roofline_cost(const hyp_cost_query *query, void *roofline);
 /* Seconds more that a kernel takes because `bytes` that it moves were last touched when a run had yet to go over
- * `since` bytes, `ago` seconds before, itself goes over `own`: which is how near they were when such a kernel was measured. */
-double hyp_roofline_far(const hyp_roofline *roofline, double bytes, double since, double ago, double own);
+ * `since` bytes, `ago` seconds before, itself goes over `own`: which is how near they were when such a kernel was measured. `windows`: it is
+ * one of windows. */
+double hyp_roofline_far(const hyp_roofline *roofline, double bytes, double since, double ago, double own, bool windows);
 /* Seconds more of a kernel that has to turn so many elements of images in f32, [N C spatial...] to channels last or back: a
  * transposition without a launch; in place of copying them where they are `copied`. */
 double hyp_roofline_turn(const hyp_roofline *roofline, double elements, bool copied);

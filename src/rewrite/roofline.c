@@ -103,26 +103,25 @@ static double lost(const hyp_device_profile *d, double since)
 }
 
 /* What a byte takes more so many seconds later, between entries as above. */
-static double aged(const hyp_device_profile *d, double ago)
+static double aged(const hyp_device_profile *d, double ago, bool windows)
 {
-    hyp_age low = {d->age_count ? d->ages[0].seconds / 2 : 0, 0};
+    double at = d->age_count ? d->ages[0].seconds / 2 : 0, low = 0;
     for (size_t i = 0; i < d->age_count; i++) {
-        hyp_age high = d->ages[i];
-        if (high.seconds >= ago)
-            return ago <= low.seconds
-                       ? low.moving
-                       : low.moving + log(ago / low.seconds) / log(high.seconds / low.seconds) * (high.moving - low.moving);
+        double next = d->ages[i].seconds, high = windows ? d->ages[i].windows : d->ages[i].moving;
+        if (next >= ago) return ago <= at ? low : low + log(ago / at) / log(next / at) * (high - low);
+        at = next;
         low = high;
     }
-    return low.moving;
+    return low;
 }
 
-double hyp_roofline_far(const hyp_roofline *roofline, double bytes, double since, double ago, double own)
+double hyp_roofline_far(const hyp_roofline *roofline, double bytes, double since, double ago, double own, bool windows)
 {
     const hyp_device_profile *d = &roofline->profile;
-    if (d->away_count > 0) return bytes * fmax(0, fmax(away(d, since).moving, aged(d, ago)) - away(d, own).moving);
-    if (d->far_bytes_per_second == 0) return bytes * aged(d, ago);
-    return bytes * fmax(aged(d, ago), fmax(0, lost(d, since) - lost(d, own)) / d->far_bytes_per_second);
+    double by_time = aged(d, ago, windows);
+    if (d->away_count > 0) return bytes * fmax(0, fmax(away(d, since).moving, by_time) - away(d, own).moving);
+    if (d->far_bytes_per_second == 0) return bytes * by_time;
+    return bytes * fmax(by_time, fmax(0, lost(d, since) - lost(d, own)) / d->far_bytes_per_second);
 }
 
 /* A kernel runs again when the run has gone over all constants of the model, and all else. */

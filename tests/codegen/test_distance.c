@@ -11,9 +11,9 @@ static hyp_status one_second(const hyp_graph *graph, const hyp_node *const *node
     return HYP_OK;
 }
 
-static double bytes_times_since(double bytes, double since, double ago, double own, void *user)
+static double bytes_times_since(double bytes, double since, double ago, double own, bool windows, void *user)
 {
-    (void)user, (void)ago;
+    (void)user, (void)ago, (void)windows;
     assert_true(own > 0);
     return bytes * since;
 }
@@ -21,13 +21,13 @@ static double bytes_times_since(double bytes, double since, double ago, double o
 /* So little that steps take a second all the same. */
 #define LITTLE 0x1p-30
 
-static double little_times_ago(double bytes, double since, double ago, double own, void *user)
+static double little_times_ago(double bytes, double since, double ago, double own, bool windows, void *user)
 {
-    (void)bytes, (void)since, (void)own, (void)user;
+    (void)bytes, (void)since, (void)own, (void)windows, (void)user;
     return LITTLE * ago;
 }
 
-static size_t predict_by(double (*far)(double, double, double, double, void *), const char *text, double *out, size_t room)
+static size_t predict_by(double (*far)(double, double, double, double, bool, void *), const char *text, double *out, size_t room)
 {
     const hyp_codegen_options options = {.target = hyp_target_find("cpu"),
                                          .predict = one_second,
@@ -78,6 +78,26 @@ static void what_was_touched_ages(void **state)
     assert_true(fabs((seconds[3] - 1) / LITTLE - (2.5 + 0.5 + 3.5)) < 1e-6);
 }
 
+static double one_of_windows(double bytes, double since, double ago, double own, bool windows, void *user)
+{
+    (void)bytes, (void)since, (void)ago, (void)own, (void)user;
+    return windows ? 1 : 0;
+}
+
+/* What a pool reads and writes, and nothing of a softmax. */
+static void windows_are_told(void **state)
+{
+    (void)state;
+    double seconds[2];
+    size_t count = predict_by(one_of_windows,
+                              "(graph \"\" (input %x (f32 1 8 4 4)) (%a (softmax :axis 3 %x))"
+                              " (%y (max-pool :kernel (2 2) :strides (2 2) :pads (0 0 0 0) :dilations (1 1) %a)) (output \"y\" %y))",
+                              seconds, 2);
+    assert_int_equal(count, 2);
+    assert_near(seconds[0], 1);
+    assert_near(seconds[1], 3);
+}
+
 /* The parts of a concat are as far as the whole was, though another part has just been written. */
 static void parts_of_a_result_are_written_one_by_one(void **state)
 {
@@ -97,6 +117,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_lies_between_counts),
         cmocka_unit_test(what_was_touched_ages),
+        cmocka_unit_test(windows_are_told),
         cmocka_unit_test(parts_of_a_result_are_written_one_by_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -263,9 +263,9 @@ static void mistakes_in_measurements_are_named_with_their_place(void **state)
         {"(away 1 2 3 -4)", ":1: (away BYTES READING MOVING LAUNCH LAYER) is wanted"},
         {"(away 2 0 0 0 0) (away 3 0 0 0)", ":18: this entry (away ...) is without LAYER and those before are with it"},
         {"(away 2 0 0 0) (away 3 0 0 0 0)", ":16: this entry (away ...) is with LAYER and those before are without it"},
-        {"(aged 1e-3)", ":1: (aged SECONDS MOVING) is wanted, with more seconds than before"},
-        {"(aged 1e-3 -1)", ":1: (aged SECONDS MOVING) is wanted"},
-        {"(aged 1e-3 0) (aged 1e-3 0)", ":15: (aged SECONDS MOVING) is wanted, with more seconds than before"},
+        {"(aged 1e-3 0)", ":1: (aged SECONDS MOVING WINDOWS) is wanted, with more seconds than before"},
+        {"(aged 1e-3 0 -1)", ":1: (aged SECONDS MOVING WINDOWS) is wanted"},
+        {"(aged 1e-3 0 0) (aged 1e-3 0 0)", ":17: (aged SECONDS MOVING WINDOWS) is wanted, with more seconds than before"},
         {"(away 2 0 0 0) (away 2 0 0 0)", ":16: (away BYTES READING MOVING LAUNCH LAYER) is wanted, with more bytes"},
         {"(measured gelu 1 2 f32 1e-6)", ":1: (measured gelu ELEMENTS TYPE SECONDS) is wanted"},
         {"(measured attention 1 2 3 f32 1e-6)",
@@ -845,16 +845,16 @@ static void what_is_far_away_takes_longer(void **state)
     (void)state;
     hyp_arena arena = {0};
     hyp_roofline near = line_of(&arena, "cpu"), line = measured_line(&arena, far_away);
-    assert_true(hyp_roofline_far(&near, 1000, 1e12, 0, 0) == 0); /* a profile that does not say so */
-    assert_true(hyp_roofline_far(&line, 1000, 0, 0, 0) == 0);
-    assert_true(hyp_roofline_far(&line, 1000, 500000, 0, 0) == 0);
-    double half = hyp_roofline_far(&line, 1000, 1250000, 0, 0);
+    assert_true(hyp_roofline_far(&near, 1000, 1e12, 0, 0, false) == 0); /* a profile that does not say so */
+    assert_true(hyp_roofline_far(&line, 1000, 0, 0, 0, false) == 0);
+    assert_true(hyp_roofline_far(&line, 1000, 500000, 0, 0, false) == 0);
+    double half = hyp_roofline_far(&line, 1000, 1250000, 0, 0, false);
     assert_true(fabs(half / 0.5e-6 - 1) < 1e-9);
-    assert_true(fabs(hyp_roofline_far(&line, 1000, 2e6, 0, 0) / 1e-6 - 1) < 1e-9);
-    assert_true(fabs(hyp_roofline_far(&line, 1000, 1e9, 0, 0) / 1e-6 - 1) < 1e-9);
+    assert_true(fabs(hyp_roofline_far(&line, 1000, 2e6, 0, 0, false) / 1e-6 - 1) < 1e-9);
+    assert_true(fabs(hyp_roofline_far(&line, 1000, 1e9, 0, 0, false) / 1e-6 - 1) < 1e-9);
     /* A kernel that goes over as much itself was measured so. */
-    assert_true(fabs(hyp_roofline_far(&line, 1000, 1e9, 0, 1250000) / 0.5e-6 - 1) < 1e-9);
-    assert_true(hyp_roofline_far(&line, 1000, 1e9, 0, 2e6) == 0);
+    assert_true(fabs(hyp_roofline_far(&line, 1000, 1e9, 0, 1250000, false) / 0.5e-6 - 1) < 1e-9);
+    assert_true(hyp_roofline_far(&line, 1000, 1e9, 0, 2e6, false) == 0);
     hyp_arena_dispose(&arena);
 }
 
@@ -864,19 +864,21 @@ static void what_was_touched_long_ago_takes_longer(void **state)
     (void)state;
     hyp_arena arena = {0};
     hyp_roofline line = measured_line(&arena, "(away 1000000 1e-10 0 1e-6) (away 16000000 5e-10 4e-10 9e-6)"
-                                              "(aged 1e-3 1e-10) (aged 4e-3 3e-10)");
-    assert_true(hyp_roofline_far(&line, 1000, 0, 0, 0) == 0);
-    assert_true(hyp_roofline_far(&line, 1000, 0, 5e-4, 0) == 0);
-    assert_true(fabs(hyp_roofline_far(&line, 1000, 0, 1e-3, 0) / 1e-7 - 1) < 1e-9);
-    assert_true(fabs(hyp_roofline_far(&line, 1000, 0, 2e-3, 0) / 2e-7 - 1) < 1e-9);
-    assert_true(fabs(hyp_roofline_far(&line, 1000, 0, 1, 0) / 3e-7 - 1) < 1e-9);
-    assert_true(fabs(hyp_roofline_far(&line, 1000, 4e6, 1e-3, 0) / 2e-7 - 1) < 1e-9);
-    assert_true(fabs(hyp_roofline_far(&line, 1000, 0, 1, 4e6) / 1e-7 - 1) < 1e-9); /* measured so */
-    line = measured_line(&arena, "(aged 1e-3 1e-10)");
-    assert_true(fabs(hyp_roofline_far(&line, 1000, 1e12, 1, 0) / 1e-7 - 1) < 1e-9);
+                                              "(aged 1e-3 1e-10 2e-10) (aged 4e-3 3e-10 8e-10)");
+    assert_true(hyp_roofline_far(&line, 1000, 0, 0, 0, false) == 0);
+    assert_true(hyp_roofline_far(&line, 1000, 0, 5e-4, 0, false) == 0);
+    assert_true(fabs(hyp_roofline_far(&line, 1000, 0, 1e-3, 0, false) / 1e-7 - 1) < 1e-9);
+    assert_true(fabs(hyp_roofline_far(&line, 1000, 0, 2e-3, 0, false) / 2e-7 - 1) < 1e-9);
+    assert_true(fabs(hyp_roofline_far(&line, 1000, 0, 1, 0, false) / 3e-7 - 1) < 1e-9);
+    assert_true(fabs(hyp_roofline_far(&line, 1000, 0, 2e-3, 0, true) / 5e-7 - 1) < 1e-9);
+    assert_true(fabs(hyp_roofline_far(&line, 1000, 4e6, 1e-3, 0, false) / 2e-7 - 1) < 1e-9);
+    assert_true(fabs(hyp_roofline_far(&line, 1000, 0, 1, 4e6, false) / 1e-7 - 1) < 1e-9); /* measured so */
+    line = measured_line(&arena, "(aged 1e-3 1e-10 3e-10)");
+    assert_true(fabs(hyp_roofline_far(&line, 1000, 1e12, 1, 0, false) / 1e-7 - 1) < 1e-9);
     line.profile.speedups[0] = (hyp_speedup){2, 2, 2};
     line.profile.speedup_count = 1;
     assert_true(hyp_roofline_with_threads(&line.profile, 2).ages[0].moving == 0.5e-10);
+    assert_true(hyp_roofline_with_threads(&line.profile, 2).ages[0].windows == 1.5e-10);
     hyp_arena_dispose(&arena);
 }
 
@@ -888,12 +890,12 @@ static void what_is_away_takes_longer_by_how_much_lies_between(void **state)
     const double weights = 4.0 * N * N;
     hyp_arena arena = {0};
     hyp_roofline line = measured_line(&arena, "(away 1000000 1e-10 0 1e-6) (away 16000000 5e-10 4e-10 9e-6)");
-    assert_true(hyp_roofline_far(&line, 1000, 0, 0, 0) == 0);
-    assert_true(hyp_roofline_far(&line, 1000, 1e6, 0, 0) == 0);
-    assert_true(fabs(hyp_roofline_far(&line, 1000, 4e6, 0, 0) / 2e-7 - 1) < 1e-9);
-    assert_true(fabs(hyp_roofline_far(&line, 1000, 16e6, 0, 4e6) / 2e-7 - 1) < 1e-9); /* measured so */
-    assert_true(fabs(hyp_roofline_far(&line, 1000, 1e12, 0, 0) / 4e-7 - 1) < 1e-9);
-    assert_true(hyp_roofline_far(&line, 1000, 4e6, 0, 16e6) == 0);
+    assert_true(hyp_roofline_far(&line, 1000, 0, 0, 0, false) == 0);
+    assert_true(hyp_roofline_far(&line, 1000, 1e6, 0, 0, false) == 0);
+    assert_true(fabs(hyp_roofline_far(&line, 1000, 4e6, 0, 0, false) / 2e-7 - 1) < 1e-9);
+    assert_true(fabs(hyp_roofline_far(&line, 1000, 16e6, 0, 4e6, false) / 2e-7 - 1) < 1e-9); /* measured so */
+    assert_true(fabs(hyp_roofline_far(&line, 1000, 1e12, 0, 0, false) / 4e-7 - 1) < 1e-9);
+    assert_true(hyp_roofline_far(&line, 1000, 4e6, 0, 16e6, false) == 0);
     double alone = cost(&line, HYP_OP_linear, 1, N, N, "none"), relu = cost(&line, HYP_OP_relu, 1, N, 0, "none");
     line.round = 500000;
     assert_true(cost(&line, HYP_OP_linear, 1, N, N, "none") == alone);
