@@ -207,6 +207,8 @@ def check_measuring(folder):
     assert len(aways) > 6 and all(a < b <= 2 * a for a, b in zip(aways, aways[1:])), aways
     readings = [float(line.split()[2]) for line in text.splitlines() if line.startswith("  (away ")]
     assert 0 < readings[0] and readings == sorted(readings) and re.search(r"^  \(away( [0-9.e+-]+){5}\)$", text, re.M), readings
+    ages = [float(line.split()[1]) for line in text.splitlines() if line.startswith("  (aged ")]
+    assert len(ages) == 8 and ages == sorted(ages) and len(re.findall(r"^  \(aged( [0-9.e+-]+){3}\)$", text, re.M)) == 8, ages
     assert "(measured add 65536 u8 " in text and "(measured cast 256 i32 " in text
     assert f"measured {text.count('(measured ')} kernels of one core" in told.stderr and profile in told.stderr, told.stderr
     assert "fused-mlp" in run("hypatiac", MODEL, "-o", plan, "--profile", profile)
