@@ -1,5 +1,5 @@
-/* Runs of plans for bench/turns.py, which loads this module: each plan by the runtime of a library of its own choice, timed here,
- * since a call from Python takes longer than a small network.
+/* Runs of plans for bench/turns.py, which loads this module: each plan by the runtime of a library of its own choice, timed
+ * here, since a call from Python takes longer than a small network.
  */
 #include <dlfcn.h>
 #include <math.h>

@@ -12,8 +12,8 @@ those of a folder that --plans has kept for another build (files NETWORK-THREADS
 
 A turn of a side is the shortest run within so many milliseconds. A figure is the median over all turns of a side's time over "now"'s
 in the same turn, and beside it the ratio of both first deciles. Runs of plans are timed in C (bench/turns.c), those of peers in Python, with
-inputs and outputs bound. With several threads each turn begins after a pause, since threads of others wait for work a while before
-they sleep. Below a table stand geometric means, and who is ahead of "now" by more than 2 %.
+inputs and outputs bound. With several threads a turn begins when all others' are asleep, which look for work
+for tens of milliseconds after a run, and with a run that is not timed. Below a table stand geometric means, and who is ahead of "now" by more than 2 %.
 """
 import argparse
 import ctypes
@@ -30,7 +30,7 @@ import numpy as np
 from table import HERE, MARGIN, Openvino, find_models, load_openvino, microseconds, run_tool
 
 DTYPES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10, "float64": 11}
-PAUSE = 0.004  # seconds
+PAUSE, MOST_PAUSES = 0.025, 40  # seconds: longer than the system takes to count what a running thread has used
 NOW = "now"
 
 
@@ -86,7 +86,7 @@ class Peer:
     def block(self, seconds):
         clock, least = time.perf_counter_ns, float("inf")
         begin = last = clock()
-        while last - begin < 1e9 * seconds:
+        while least == float("inf") or last - begin < 1e9 * seconds:
             start = last
             self.call()
             last = clock()
@@ -144,13 +144,23 @@ def open_sides(args, name, model, feeds, threads, folder):
     return sides, error
 
 
+def wait_for_rest():
+    """Until no other thread of the process is busy: those of a peer look for work for tens of milliseconds after its last run."""
+    for _ in range(MOST_PAUSES):
+        before = time.process_time()
+        time.sleep(PAUSE)
+        if time.process_time() - before < PAUSE / 4:
+            return
+
+
 def take_turns(args, sides, threads):
     """Microseconds of every turn, by side."""
     times, order = {side: [] for side in sides}, list(sides)
     for number in range(-1, args.turns):  # the first warms up
         for side in order if number % 2 else order[::-1]:
             if threads > 1:
-                time.sleep(PAUSE)
+                wait_for_rest()
+                sides[side].block(0)  # wakes its own
             least = sides[side].block(args.ms / 1000)
             if number >= 0:
                 times[side].append(least)

@@ -2,6 +2,7 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -62,6 +63,7 @@ struct hyp_pool {
     _Alignas(LINE) atomic_uint epoch; /* changes with every loop that others may join */
     atomic_int spinning, sleeping;    /* threads without a part */
     atomic_bool closing;
+    atomic_int caller; /* the processor of who woke somebody last */
     loop loops[LOOPS];
 };
 
@@ -107,6 +109,21 @@ static void sleep_while(atomic_uint *word, unsigned seen)
 static void wake(atomic_uint *word, int threads)
 {
     syscall(SYS_futex, word, WAKE_PRIVATE, threads, NULL, NULL, 0);
+}
+
+/* A thread that was woken where its caller runs goes to another processor that it may use: the two would take turns there.
+ * On a virtual machine the system takes processors that are halted for busy ones, and leaves both where they are for some
+ * tens of milliseconds. */
+static void leave_caller(const hyp_pool *p)
+{
+    int caller = atomic_load_explicit(&p->caller, memory_order_relaxed);
+    cpu_set_t all, others;
+    if (caller < 0 || caller >= CPU_SETSIZE || sched_getcpu() != caller || sched_getaffinity(0, sizeof all, &all) != 0)
+        return;
+    others = all;
+    CPU_CLR((size_t)caller, &others);
+    if (CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof others, &others) == 0)
+        sched_setaffinity(0, sizeof all, &all); /* where it is now it may stay */
 }
 
 /* ---- parts ----------------------------------------------------------------------------------------------------- */
@@ -195,6 +212,7 @@ static void *work(void *opaque)
                          1); /* before the kernel looks at the epoch: who changes it sees one of the two */
         sleep_while(&p->epoch, epoch);
         atomic_fetch_sub(&p->sleeping, 1);
+        leave_caller(p);
     }
 }
 
@@ -397,7 +415,9 @@ static void announce(hyp_pool *p, int wanted)
     atomic_fetch_add(&p->epoch, 1);
     int sleeping = atomic_load(&p->sleeping);
     wanted -= atomic_load(&p->spinning);
-    if (sleeping > 0 && wanted > 0) wake(&p->epoch, wanted);
+    if (sleeping <= 0 || wanted <= 0) return;
+    atomic_store_explicit(&p->caller, sched_getcpu(), memory_order_relaxed);
+    wake(&p->epoch, wanted);
 }
 
 static void wait_for_others(loop *l)

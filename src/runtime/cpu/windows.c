@@ -10,8 +10,8 @@
  * each of the places further along, between zeros.
  *
  * Each of several groups is a layer of its own. What a place has of a group is a short run between those of the others,
- * and places are so far apart that few sets of the first-level cache would hold a window: the lines of some groups are brought
- * so that each group has an image by itself.
+ * and places are so far apart that few sets of the first-level cache would hold a window: lines of x are brought so that
+ * each group has an image by itself.
  */
 #include "runtime/cpu/windows.h"
 
@@ -267,8 +267,8 @@ static hyp_status find_packed(hyp_cpu_model *model, uint32_t step, windows *s, h
                       : hyp_fail_memory(diag, (size_t)s->c.channels * (size_t)s->c.in_channels * sizeof(float));
 }
 
-/* Lines of results whose lines of x stay in the second-level cache. Of several groups whole lines are read from one end to the other:
- * what some groups have of each place would come from memory line by line. */
+/* Lines of results whose lines of x stay in the second-level cache. Of several groups whole lines are read from one end to
+ * the other: what some groups have of each place would come from memory line by line. */
 static int64_t count_cached_lines(const windows *s, int64_t fewest)
 {
     enum { CACHED_FLOATS = 1 << 16 };
@@ -421,7 +421,8 @@ hyp_status hyp_cpu_prepare_windows(hyp_cpu_model *model, uint32_t step, const in
                      s->c.act.op != HYP_PLAN__POINTWISE__OP__RELU;
     if (can && neighbours) {
         s->together = hyp_cpu_count_neighbours(kernels, s->c.channels, s->c.kernel[X], s->c.stride[X], NULL);
-        can = s->c.groups == 1 && s->together > 1 && s->c.dilation[X] == 1 && s->c.out[X] % s->together == 0 && s->c.y_apart == s->c.channels;
+        can = s->c.groups == 1 && s->together > 1 && s->c.dilation[X] == 1 && s->c.out[X] % s->together == 0 &&
+              s->c.y_apart == s->c.channels;
     }
     s->in_place = can && s->c.groups == 1 && lies_ready(&s->c);
     can = can && choose_parts(s, kernels, model->device->threads, &op->work_bytes);
