@@ -22,8 +22,8 @@ enum { TILE_ROWS = 6 }; /* at most */
 
 /* Far weights lie in memory: the tile that reads a panel first would wait for them, as multiplying by a line takes less
  * time. So each tile of a panel asks for its share of the panel behind. Such a layer by itself takes more rows at a time, too,
- * so that its weights are read less often. Measured with AVX2 alone. */
-enum { FAR = HYP_VEC_BYTES == 32, FAR_ROWS = 11 * TILE_ROWS };
+ * so that its weights are read less often. Measured with AVX2 and AVX-512. */
+enum { FAR = HYP_VEC_BYTES >= 32, FAR_ROWS = 11 * TILE_ROWS };
 
 /* One layer of a tile's work. */
 typedef struct tile_args {
@@ -70,13 +70,13 @@ INLINE void store_results(const tile_args *t, const vf *acc, const int R, const 
 }
 
 /* acc[r][v] += x[r][i] * w[v]: one step of k. Several rows take so long for a line of weights that the processor sees
- * too few of the loads that follow: what lies at `ahead` is asked for. */
+ * too few of the loads that follow: the lines from `ahead` on are asked for, `asked` bytes. */
 INLINE void multiply(vf *acc, const float *w, const float *const *x, int64_t i, const char *ahead, const int R,
-                     const int V)
+                     const int V, const int asked)
 {
     enum { LINE = 64 };
     vf wv[HYP_PANEL];
-    for (int j = 0; R > 1 && j < V * HYP_VEC_BYTES; j += LINE) __builtin_prefetch(ahead + j);
+    for (int j = 0; R > 1 && j < asked; j += LINE) __builtin_prefetch(ahead + j);
     UNROLL
     for (int v = 0; v < V; v++) wv[v] = load(w + v * W);
     UNROLL
@@ -111,17 +111,18 @@ typedef struct asked {
 INLINE const float *multiply_run(vf *acc, const float *w, const float *const *x, int64_t i, int64_t k, asked *next,
                                  const int R, const int V, const int U)
 {
+    const int bytes = next ? V * HYP_VEC_BYTES / 2 : V * HYP_VEC_BYTES; /* two tiles or more share a row of the next panel */
     int64_t end = i + k;
     for (; U > 1 && i + U <= end; i += U, w += U * V * W) {
         UNROLL
         for (int u = 0; u < U; u++) {
             const float *wu = w + u * V * W;
-            multiply(acc + u * R * V, wu, x, i + u, next ? next->at : (const char *)(wu + AHEAD), R, V);
+            multiply(acc + u * R * V, wu, x, i + u, next ? next->at : (const char *)(wu + AHEAD), R, V, bytes);
             if (next) next->at += next->step;
         }
     }
     for (; i < end; i++, w += V * W) {
-        multiply(acc, w, x, i, next ? next->at : (const char *)(w + AHEAD), R, V);
+        multiply(acc, w, x, i, next ? next->at : (const char *)(w + AHEAD), R, V, bytes);
         if (next) next->at += next->step;
     }
     return w;
@@ -161,7 +162,7 @@ static __attribute__((noinline)) void tile_block(const tile_args *t)
     for (int64_t i = 0; i < t->k; i++, w += HYP_PANEL * W) {
         UNROLL
         for (int p = 0; p < BLOCK_PANELS; p++)
-            multiply(acc + p * HYP_PANEL, w + p * apart, &t->x, i, NULL, 1, HYP_PANEL);
+            multiply(acc + p * HYP_PANEL, w + p * apart, &t->x, i, NULL, 1, HYP_PANEL, 0);
     }
     finish_tile(t, acc, 1, V);
 }
@@ -193,15 +194,17 @@ TILE(6, 4, 1)
     {                                                                                                                  \
         tile_##R##_1, tile_##R##_2, tile_##R##_3, tile_##R##_4                                                         \
     }
+#define WHOLE(R) tile_##R##_4 /* of a whole panel */
 #else
 #define TILES(R)                                                                                                       \
     {                                                                                                                  \
         tile_##R##_1, tile_##R##_2                                                                                     \
     }
+#define WHOLE(R) tile_##R##_2
 #endif
 
 typedef void (*tile_function)(const tile_args *);
-#if HYP_VEC_BYTES == 32
+#if HYP_VEC_BYTES >= 32 /* FAR, of which others want no code */
 static __attribute__((noinline)) void far_tile_4(const tile_args *t) { tile(t, 4, HYP_PANEL, 1, true); }
 static __attribute__((noinline)) void far_tile_6(const tile_args *t) { tile(t, 6, HYP_PANEL, 1, true); }
 #endif
@@ -254,8 +257,8 @@ INLINE void run_tile(tile_args *t, tile_function run, int64_t row, const float *
 {
     t->y = y + row * t->y_stride;
     t->added = added ? added + row * t->y_stride : NULL;
-#if HYP_VEC_BYTES == 32
-    if (t->next) run = run == tile_6_2 ? far_tile_6 : run == tile_4_2 ? far_tile_4 : run;
+#if HYP_VEC_BYTES >= 32
+    if (t->next) run = run == WHOLE(6) ? far_tile_6 : run == WHOLE(4) ? far_tile_4 : run;
 #endif
     run(t);
     if (t->next) t->next += t->k * t->rows * t->runs * t->next_step;
