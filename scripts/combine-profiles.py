@@ -7,8 +7,9 @@ What else runs on a machine, or beside it on its host, makes kernels slower for 
 measures many of its entries: three of one machine differ by up to 2.4 times. Such work only adds. So a time is the least that
 any calibration has, and a rate the most. What a calibration computes of two times, either of which may have been disturbed,
 is the median (of an even count the lower one): what it takes that things are away, but for reading them, or have aged,
-`pointwise-per-second`, and sizes of caches. `speedup` is the most, as a calibration takes it itself. An entry that some lack
-is taken from the others. What is away takes no less where more lies between, and what has aged no less later.
+`pointwise-per-second`, and sizes of caches. `speedup` is the most, as a calibration takes it itself, up to the number of
+threads: what is beyond is that one of them was disturbed. An entry that some lack is taken from the others. What is away
+takes no less where more lies between, and what has aged no less later.
 """
 import argparse
 import re
@@ -16,7 +17,7 @@ import statistics
 import sys
 
 LEAST = {"measured", "launch-seconds", "next-launch-seconds"}
-MOST = {"speedup", "bytes-per-second", "cache-bytes-per-second", "last-cache-bytes-per-second"}
+MOST = {"bytes-per-second", "cache-bytes-per-second", "last-cache-bytes-per-second"}
 READING = 0  # the first of the four numbers behind (away BYTES
 NAME_WORDS = {"measured": -1, "away": 2, "speedup": 2, "aged": 2}  # how many words say what an entry is of; -1: all but the last
 
@@ -34,7 +35,10 @@ def read(path):
     return entries
 
 
-def pick(kind, column, values):
+def pick(name, column, values):
+    kind = name[0]
+    if kind == "speedup":
+        return min(float(name[1]), max(values))
     if kind in LEAST or (kind == "away" and column == READING):
         return min(values)
     return max(values) if kind in MOST or kind.startswith("flops-") else statistics.median_low(values)
@@ -51,7 +55,7 @@ def combine(paths):
                 found[name] = []
             at = order.index(name)
             found[name].append(numbers)
-    combined = {name: [pick(name[0], i, values) for i, values in enumerate(zip(*found[name]))] for name in order}
+    combined = {name: [pick(name, i, values) for i, values in enumerate(zip(*found[name]))] for name in order}
     before = {"away": [0.0] * 4, "aged": [0.0] * 2}
     for name in order:
         if name[0] in before:

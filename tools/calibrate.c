@@ -366,8 +366,8 @@ static int measure_speedups(calibration *c, int most, results *r)
             memory = fmax(memory, rate / r->bytes_per_second);
         }
         r->speedups[r->speedup_count].threads = threads;
-        r->speedups[r->speedup_count].compute = compute;
-        r->speedups[r->speedup_count++].memory = memory;
+        r->speedups[r->speedup_count].compute = fmin(compute, threads); /* more is what one thread was disturbed by */
+        r->speedups[r->speedup_count++].memory = fmin(memory, threads);
         if (threads == most) break;
         threads = 2 * threads < most ? 2 * threads : most;
     }

@@ -17,6 +17,19 @@ typedef struct calibration_kernel {
     bool large; /* for GPUs alone: a core takes too long */
 } calibration_kernel;
 
+/* Elementwise operators: in profiles, in ONNX, and how many tensors they read. */
+#define POINTWISE_OPERATORS(X)                                                                                         \
+    X("add", "Add", 2)                                                                                                 \
+    X("mul", "Mul", 2)                                                                                                 \
+    X("div", "Div", 2)                                                                                                 \
+    X("relu", "Relu", 1)                                                                                               \
+    X("gelu", "Gelu", 1)                                                                                               \
+    X("sigmoid", "Sigmoid", 1)                                                                                         \
+    X("tanh", "Tanh", 1)                                                                                               \
+    X("exp", "Exp", 1)                                                                                                 \
+    X("erf", "Erf", 1)                                                                                                 \
+    X("sqrt", "Sqrt", 1)
+
 /* All of them, smaller ones of an operator first. */
 extern const calibration_kernel calibration_kernels[];
 extern const size_t calibration_kernel_count;
