@@ -137,7 +137,7 @@ typedef struct hyp_compile_progress {
 typedef struct hyp_compile_options {
     size_t size;           /* sizeof(hyp_compile_options) */
     const char *target; /* "cpu" (default) or "cuda", for a machine as costs see it: "cpu:generic" (default), "cpu:avx2",
-                           "cpu:avx512", "cpu:native" (the one here), "cuda:h200" (default), "cuda:h100" */
+                           "cpu:avx512", "cpu:amx", "cpu:native" (the one here), "cuda:h200" (default), "cuda:h100" */
     const char *precision; /* "fp32" (default), "tf32", "bf16", "fp16", "fp8" */
     const char *profile;   /* path of a device profile; NULL = the built-in one of the target */
     int32_t threads;       /* of a CPU, that costs count with; 0 = those of the profile */

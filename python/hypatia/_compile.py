@@ -128,7 +128,7 @@ def compile(
     """Compiles an ONNX model, and loads the plan. Same model, same options: same plan, to the byte.
 
     :param model: a path, the bytes of a model, or an ``onnx.ModelProto``. External data are found beside a path.
-    :param target: what the plan is made for, as costs see it: ``"cpu"``, ``"cpu:avx2"``, ``"cpu:avx512"``,
+    :param target: what the plan is made for, as costs see it: ``"cpu"``, ``"cpu:avx2"``, ``"cpu:avx512"``, ``"cpu:amx"``,
         ``"cpu:native"``, ``"cuda"``, ``"cuda:h200"``, ``"cuda:h100"``; by ``device`` unless given, else ``"cpu"``.
         Needs no such machine.
     :param precision: ``"fp32"``, ``"tf32"``, ``"bf16"``, ``"fp16"``, or ``"fp8"``, which needs ``samples``.

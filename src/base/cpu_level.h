@@ -10,7 +10,9 @@ typedef enum hyp_cpu_level { HYP_CPU_GENERIC, HYP_CPU_AVX2, HYP_CPU_AVX512 } hyp
 #endif
 
 hyp_cpu_level hyp_cpu_level_here(void);
-/* Its name: "generic", "avx2" or "avx512"; "neon". */
-const char *hyp_cpu_level_name(void);
+
+/* The name of the profile that is of such a processor: "generic", "avx2" or "avx512"; "amx" where it also multiplies tiles of
+ * bf16, and the system lets it; "neon". */
+const char *hyp_cpu_machine_name(void);
 
 #endif

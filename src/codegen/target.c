@@ -10,7 +10,8 @@
 static const hyp_target targets[] = {
     /* its library packs weights as it likes, and its caches make short copies cheap */
     {.name = "cpu",
-     .machines = {{"any", "cpu"}, {"generic", "generic"}, {"avx2", "avx2"}, {"avx512", "avx512"}, {"neon", "cpu"}},
+     .machines = {{"any", "cpu"}, {"generic", "generic"}, {"avx2", "avx2"}, {"avx512", "avx512"}, {"amx", "amx"},
+                  {"neon", "cpu"}},
      .streams = 1,
      .multiplies_integers = true,
      .turns_images = true,
@@ -56,7 +57,7 @@ hyp_status hyp_target_parse(const char *text, const hyp_target **out, const char
     for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
         const hyp_target *t = &targets[i];
         if (strlen(t->name) != length || memcmp(t->name, text, length) != 0) continue;
-        if (i == 0 && machine && strcmp(machine, "native") == 0) machine = hyp_cpu_level_name();
+        if (i == 0 && machine && strcmp(machine, "native") == 0) machine = hyp_cpu_machine_name();
         for (int k = 0; k < HYP_TARGET_MACHINES && t->machines[k].name; k++) {
             if (machine && strcmp(t->machines[k].name, machine) != 0) continue;
             *out = t;

@@ -9,7 +9,7 @@
 
 #include "base/diag.h"
 
-enum { HYP_TARGET_MACHINES = 5 };
+enum { HYP_TARGET_MACHINES = 6 };
 typedef struct hyp_target {
     const char *name; /* --target */
     /* What its machines are called, --target NAME:MACHINE, each with its built-in profile; the first is meant where none is

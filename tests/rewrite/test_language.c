@@ -990,7 +990,7 @@ static void narrow_integers_cost_what_adding_them_does(void **state)
 static void a_reader_computes_for_no_more_than_a_kernel_would(void **state)
 {
     (void)state;
-    static const char *const profiles[] = {"cpu", "generic", "avx2", "avx512", "h100", "h200"};
+    static const char *const profiles[] = {"cpu", "generic", "avx2", "avx512", "amx", "h100", "h200"};
     static const hyp_op ops[] = {HYP_OP_add,  HYP_OP_mul, HYP_OP_sub,  HYP_OP_relu, /* three of two inputs first */
                                  HYP_OP_tanh, HYP_OP_exp, HYP_OP_gelu, HYP_OP_cast};
     static const hyp_dtype types[] = {HYP_F32, HYP_F16, HYP_BF16};

@@ -158,7 +158,7 @@ def check_left_out(folder):
 def check_targets(folder):
     """Machines differ in what their plans are predicted to take, and in nothing that a plan needs."""
     plan, predicted = os.path.join(folder, "target.bin"), {}
-    for target in ("cpu", "cpu:any", "cpu:generic", "cpu:avx2", "cpu:avx512", "cpu:native", "cuda", "cuda:h200", "cuda:h100"):
+    for target in ("cpu", "cpu:any", "cpu:generic", "cpu:avx2", "cpu:avx512", "cpu:amx", "cpu:native", "cuda", "cuda:h200", "cuda:h100"):
         run("hypatiac", MODEL, "-o", plan, "-q", "--target", target)
         described = json.loads(run("hypatia", "inspect", plan, "--json"))
         assert described["target"] == target.split(":")[0], described["target"]
@@ -166,10 +166,10 @@ def check_targets(folder):
         if not target.startswith("cuda"):
             run("hypatia", "verify", plan, "--model", MODEL, "--dim", "batch=5", "--device", "cpu")
     assert predicted["cpu"] == predicted["cpu:any"] and predicted["cuda"] == predicted["cuda:h200"], predicted
-    assert predicted["cpu:native"] in (predicted["cpu"], predicted["cpu:generic"], predicted["cpu:avx2"], predicted["cpu:avx512"])
+    assert predicted["cpu:native"] in (predicted["cpu"], predicted["cpu:generic"], predicted["cpu:avx2"], predicted["cpu:avx512"], predicted["cpu:amx"])
     assert len({predicted[t] for t in ("cpu", "cpu:generic", "cpu:avx2", "cpu:avx512", "cuda", "cuda:h100")}) == 6, predicted
     for wrong in ("cpu:", "cpu:h200", "cuda:avx2", "avx2", "cpu:avx2:x"):
-        assert "cpu (:any :generic :avx2 :avx512 :neon :native), cuda (:h200 :h100)" in hyp.tool("hypatiac", MODEL, "-o", plan, "--target", wrong).stderr
+        assert "cpu (:any :generic :avx2 :avx512 :amx :neon :native), cuda (:h200 :h100)" in hyp.tool("hypatiac", MODEL, "-o", plan, "--target", wrong).stderr
 
     # With more threads a plan is never predicted to take longer, and a large layer is predicted to take less.
     wide = os.path.join(folder, "wide.profile")

@@ -162,7 +162,7 @@ def check_never_worse(folder):
     summed = [("MatMul", f"x{i} w{i}", f"m{i}") for i in range(3)] + [("Add", "m0 m1", "s"), ("Add", "s m2", "t"), ("Relu", "t", "y")]
     for nodes, inputs, outputs in ((parallel, ["x"], [f"y{i}" for i in range(6)]), (summed, ["x0", "x1", "x2"], ["y"])):
         save_layers(model, nodes, inputs, outputs)
-        for target in ("cpu", "cpu:generic", "cpu:avx2", "cpu:avx512", "cuda", "cuda:h100"):
+        for target in ("cpu", "cpu:generic", "cpu:avx2", "cpu:avx512", "cpu:amx", "cuda", "cuda:h100"):
             out = run("hypatiac", model, "-o", plan, "--verify", "off", "--target", target)
             before, after = map(float, re.search(rf"^predicted: {NUMBER} us -> {NUMBER} us$", out, re.M).groups())
             assert after <= 1.011 * before, (target, out)
