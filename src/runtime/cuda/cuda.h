@@ -180,9 +180,11 @@ typedef struct hyp_cuda_prepared {
     uint32_t last_step;  /* where single steps are prepared to be measured */
     size_t aside;        /* so many first ops wait for none, and none for them: they may run beside the others */
     size_t commit;       /* the op that settles whether the gated ones behind it do anything; as many as there are: none */
-    size_t value_bytes, own_bytes; /* of scratch memory: values and rooms of steps, and what lies behind them */
+    /* Of scratch memory: values and rooms of steps, and what lies behind them; all in the second part: branches.c. */
+    size_t value_bytes, own_bytes;
     size_t *value_offset; /* by scratch tensor, into the first part: pack.c, branches.c */
-    size_t *own_offset;   /* by tensor that lies in the second, or HYP_CUDA_AS_PLANNED: layouts.c */
+    size_t *own_offset;   /* by tensor that lies in the second, or HYP_CUDA_AS_PLANNED: layouts.c, branches.c */
+    uint32_t *own_first;  /* by tensor with such an offset: the first of those in its place */
     uint32_t *window_step; /* by tensor: of a window with such an offset, the step after which it is copied there */
     size_t *edge_offset; /* by input, then output: into its staging memory */
     size_t *edge_bytes;

@@ -73,10 +73,10 @@ static void add_softmax(uint32_t x, uint32_t y)
     softmax->inner = pb_const(&builder, 1);
 }
 
-/* 3x3, as many channels as before. */
-static void add_conv(uint32_t x, uint32_t y, int64_t channels)
+/* 3x3 */
+static void add_wider_conv(uint32_t x, uint32_t y, int64_t channels, int64_t filters)
 {
-    uint32_t weight = random_weight(&builder, &seed, dtype, 4, (int64_t[]){channels, channels, 3, 3});
+    uint32_t weight = random_weight(&builder, &seed, dtype, 4, (int64_t[]){filters, channels, 3, 3});
     HypPlan__Call *conv = pb_call(&builder, "conv", 4, (uint32_t[]){x, weight, PB_NONE, PB_NONE}, y);
     pb_call_ints(&builder, conv, 2, (int64_t[]){1, 1});
     pb_call_ints(&builder, conv, 4, (int64_t[]){1, 1, 1, 1});
@@ -84,6 +84,8 @@ static void add_conv(uint32_t x, uint32_t y, int64_t channels)
     pb_call_int(&builder, conv, 1);
     pb_call_symbol(&builder, conv, "tanh");
 }
+
+static void add_conv(uint32_t x, uint32_t y, int64_t channels) { add_wider_conv(x, y, channels, channels); }
 
 static void add_random_step(void)
 {
@@ -382,6 +384,59 @@ static void side_by_side_is_what_is_predicted_to_pay(void **unused)
     says_nothing_of_streams = false;
 }
 
+/* The log of a plan that is there, its steps on so many streams. */
+static const char *log_of(const int64_t *dims, int32_t rank, const char *streams)
+{
+    static char log[4096];
+    char path[PB_PATH];
+    hyp_diag diag = {0};
+    hyp_engine *engine;
+    hyp_context *context;
+    hyp_tensor x = {.dtype = dtype, .rank = rank};
+    const hyp_engine_options options = {.size = sizeof options, .device = HYP_DEVICE_CUDA, .log = keep_line, .log_user = log};
+    memcpy(x.dims, dims, (size_t)rank * sizeof *dims);
+    *log = 0;
+    pb_write(&builder, path);
+    if (hyp_engine_load_file(path, &options, &engine, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    setenv("HYPATIA_CUDA_STREAMS", streams, 1);
+    if (hyp_context_create(engine, NULL, &context, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    unsetenv("HYPATIA_CUDA_STREAMS");
+    if (hyp_context_reserve(context, &x, 1, &diag) != HYP_OK) fail_msg("%s", diag.message);
+    hyp_context_destroy(context);
+    hyp_engine_destroy(engine);
+    remove(path);
+    return log;
+}
+
+/* Chains that read channels of what they convolved: these lie by themselves where channels come last, and not where those of
+ * another chain do, or the chains would wait for each other. */
+static void channels_cut_out_wait_for_nobody(void **unused)
+{
+    (void)unused;
+    enum { C = 8, SIDE = 8 };
+    const int64_t dims[] = {1, C, SIDE, SIDE}, wide[] = {1, 2 * C, SIDE, SIDE};
+    dtype = HYP_F32;
+    seed = 1;
+    begin_plan();
+    uint32_t *all = pb_consts(&builder, 4, dims), *both = pb_consts(&builder, 4, wide), x = pb_input(&builder, "x", dtype, 4, all);
+    for (int i = 0; i < OUTPUTS; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "y%d", i);
+        uint32_t from = pb_scratch(&builder, dtype, 0, 4, all), whole = pb_scratch(&builder, dtype, 1, 4, both);
+        uint32_t y = pb_output(&builder, hyp_arena_strdup(&builder.arena, name), dtype, 4, all);
+        add_wider_conv(x, from, C, C);
+        add_wider_conv(from, whole, C, 2 * C);
+        uint32_t part = pb_view(&builder, whole, 4, all);
+        builder.tensors[part].window = true;
+        builder.tensors[part].first = C * SIDE * SIDE;
+        add_conv(part, y, C);
+    }
+    for (size_t i = 0; i < builder.program.n_steps; i++) builder.steps[i].predicted_seconds = 20e-6;
+    const char *log = log_of(dims, 4, "4");
+    if (!strstr(log, "on 4 streams: 60.0 us predicted, 240.0 on one")) fail_msg("%s", log);
+    check_runs("4", dims, 4);
+}
+
 static void the_variable_says_how_many(void **unused)
 {
     (void)unused;
@@ -501,6 +556,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(graphs_of_the_callers_do_the_same),
         cmocka_unit_test(large_values_take_no_more_memory_side_by_side),
         cmocka_unit_test(side_by_side_is_what_is_predicted_to_pay),
+        cmocka_unit_test(channels_cut_out_wait_for_nobody),
         cmocka_unit_test(the_variable_says_how_many),
         cmocka_unit_test(tuning_keeps_what_is_faster),
         cmocka_unit_test(what_goes_on_on_its_stream_begins_early),

@@ -36,17 +36,18 @@ typedef struct finder {
     HYP_VEC(hyp_span) spans;
     HYP_VEC(uint32_t) list;
     HYP_VEC(use) uses; /* ascending by unit */
+    size_t *own_offset, own_bytes; /* as they are one by one, once they are placed anew; NULL = not yet */
 } finder;
 
-/* Tensors of the caller's lie apart from each other and from scratch memory: hyp_cuda_branches_fit. What lies behind the
- * values is apart from these, too. */
+/* Tensors of the caller's lie apart from each other and from scratch memory: hyp_cuda_branches_fit. */
 static uint64_t place_of(const finder *f, uint32_t tensor)
 {
     enum { APART = 44 }; /* bits of an address within one */
     const HypPlan__Program *p = f->build->program;
     const hyp_cuda_prepared *q = f->build->prepared;
     const HypPlan__Tensor *t = p->tensors[tensor];
-    if (hyp_cuda_has_own(q, tensor)) return ((uint64_t)(p->n_tensors + 1) << APART) + q->own_offset[tensor];
+    bool own = hyp_cuda_has_own(q, tensor);
+    if (own) return f->apart ? (uint64_t)(q->own_first[tensor] + 1) << APART : q->value_bytes + q->own_offset[tensor];
     if (t->place == HYP_PLAN__PLACE__PLACE_VIEW) return place_of(f, t->view_of) + hyp_plan_first_byte(p, tensor);
     if (t->place == HYP_PLAN__PLACE__PLACE_SCRATCH && !f->apart) return q->value_offset[tensor];
     return (uint64_t)(tensor + 1) << APART;
@@ -55,7 +56,8 @@ static uint64_t place_of(const finder *f, uint32_t tensor)
 static hyp_status add_tensor(finder *f, uint32_t tensor, bool written)
 {
     hyp_cuda_build *b = f->build;
-    uint32_t root = hyp_cuda_has_own(b->prepared, tensor) ? tensor : hyp_plan_root(b->program, tensor);
+    bool own = hyp_cuda_has_own(b->prepared, tensor);
+    uint32_t root = own ? b->prepared->own_first[tensor] : hyp_plan_root(b->program, tensor);
     HypPlan__Place place = b->program->tensors[root]->place;
     size_t bytes;
     if (place == HYP_PLAN__PLACE__PLACE_WEIGHT || place == HYP_PLAN__PLACE__PLACE_INPUT)
@@ -63,7 +65,7 @@ static hyp_status add_tensor(finder *f, uint32_t tensor, bool written)
     HYP_TRY(hyp_plan_tensor_bytes(b->program, tensor, b->values, &bytes, b->diag));
     uint64_t begin = place_of(f, tensor);
     HYP_TRY(hyp_vec_push(&f->spans, b->diag, (hyp_span){begin, begin + bytes, written}));
-    if (!f->apart || place != HYP_PLAN__PLACE__PLACE_SCRATCH || hyp_cuda_has_own(b->prepared, root)) return HYP_OK;
+    if (!f->apart || (place != HYP_PLAN__PLACE__PLACE_SCRATCH && !own)) return HYP_OK;
     return hyp_vec_push(&f->uses, b->diag, (use){root, f->unit});
 }
 
@@ -228,13 +230,17 @@ static void keep_places(finder *f, const value_list *v, size_t total)
 {
     hyp_cuda_prepared *p = f->build->prepared;
     size_t tensors = f->build->program->n_tensors;
-    p->value_bytes = total;
+    p->value_bytes = 0;
+    p->own_bytes = total;
     for (size_t i = 0; i < v->blocks.count; i++) {
         uint32_t of = v->list[i].uses->value;
-        if (of < tensors)
-            p->value_offset[of] = v->blocks.list[i].at;
-        else
-            f->branches->units[of - tensors].room_at = v->blocks.list[i].at;
+        size_t at = v->blocks.list[i].at;
+        if (of >= tensors)
+            f->branches->units[of - tensors].room_at = at;
+        else if (!hyp_cuda_has_own(p, of))
+            p->value_offset[of] = at;
+        for (uint32_t t = 0; t < tensors; t++)
+            if (hyp_cuda_has_own(p, t) && p->own_first[t] == of) p->own_offset[t] = at;
     }
 }
 
@@ -325,17 +331,41 @@ static uint32_t choose_streams(const hyp_cuda_session *s, const hyp_choice *offe
     return found;
 }
 
+/* What lies behind the values one by one lies among them side by side. */
+static hyp_status keep_own(finder *f)
+{
+    hyp_cuda_prepared *p = f->build->prepared;
+    size_t tensors = f->build->program->n_tensors;
+    f->own_bytes = p->own_bytes;
+    f->own_offset = hyp_arena_zalloc(&p->arena, tensors + 1, sizeof *f->own_offset);
+    if (!f->own_offset) return hyp_fail_memory(f->build->diag, tensors * sizeof *f->own_offset);
+    if (p->own_offset) memcpy(f->own_offset, p->own_offset, tensors * sizeof *f->own_offset);
+    return HYP_OK;
+}
+
+static void restore_own(finder *f)
+{
+    hyp_cuda_prepared *p = f->build->prepared;
+    if (!f->own_offset) return;
+    p->own_bytes = f->own_bytes;
+    if (p->own_offset) memcpy(p->own_offset, f->own_offset, f->build->program->n_tensors * sizeof *p->own_offset);
+}
+
 /* Values lie as the schedule wants them where that takes little more memory than they do one by one. Where it would take more, as
  * in the backward pass of a large network, they lie as they do one by one, and steps that share memory wait for each other. */
 static hyp_status place_within(finder *f, bool *out_as_alone)
 {
     const size_t share = 8, little = (size_t)64 << 20;
     hyp_cuda_prepared *p = f->build->prepared;
+    size_t alone;
     HYP_TRY(hyp_cuda_pack(f->build));
-    size_t alone = p->value_bytes;
+    HYP_TRY(keep_own(f));
+    if (!hyp_add_size(p->value_bytes, p->own_bytes, &alone)) return hyp_fail_memory(f->build->diag, SIZE_MAX);
     HYP_TRY(place_values(f));
-    *out_as_alone = p->value_bytes > alone && p->value_bytes - alone > (alone / share > little ? alone / share : little);
+    size_t apart = p->own_bytes;
+    *out_as_alone = apart > alone && apart - alone > (alone / share > little ? alone / share : little);
     if (!*out_as_alone) return HYP_OK;
+    restore_own(f);
     HYP_TRY(hyp_cuda_pack(f->build));
     for (uint32_t i = 0; i < f->branches->count; i++)
         f->branches->units[i].room_at = p->ops.data[f->branches->units[i].first].room_at;
@@ -427,6 +457,7 @@ hyp_status hyp_cuda_plan_branches(hyp_cuda_build *b)
     b->diag = &why;
     hyp_status status = plan(&f);
     b->diag = diag;
+    if (!p->branches.units) restore_own(&f);
     hyp_vec_free(&f.spans);
     hyp_vec_free(&f.list);
     hyp_vec_free(&f.uses);

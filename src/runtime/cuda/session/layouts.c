@@ -18,7 +18,7 @@
 
 /* A place of its own, for the tensors that share it: from the step that writes the first to the last one that reads any. */
 typedef struct own_place {
-    uint32_t begins, ends;
+    uint32_t begins, ends, first; /* steps, and the tensor */
     size_t bytes, at;
 } own_place;
 
@@ -97,7 +97,7 @@ static hyp_status find_lives(own_places *o)
 static hyp_status add_place(own_places *o, uint32_t tensor, uint32_t begins)
 {
     own_place *place = &o->list[o->count++];
-    *place = (own_place){.begins = begins, .ends = begins};
+    *place = (own_place){.begins = begins, .ends = begins, .first = tensor};
     o->place_plus1[tensor] = o->count;
     return hyp_plan_tensor_bytes(o->program, tensor, o->values, &place->bytes, o->diag);
 }
@@ -216,14 +216,19 @@ hyp_status hyp_cuda_place_own(const HypPlan__Program *program, const int64_t *va
     o.list = hyp_arena_zalloc(&p->arena, n, sizeof *o.list);
     p->own_offset = hyp_arena_zalloc(&p->arena, n, sizeof *p->own_offset);
     p->window_step = hyp_arena_zalloc(&p->arena, n, sizeof *p->window_step);
-    if (!p->window_step || !o.writes || !o.reads || !o.begins || !o.place_plus1 || !o.list || !p->own_offset)
+    p->own_first = hyp_arena_zalloc(&p->arena, n, sizeof *p->own_first);
+    if (!p->window_step || !p->own_first || !p->own_offset || !o.writes || !o.reads || !o.begins || !o.place_plus1 ||
+        !o.list)
         return hyp_fail_memory(diag, n * sizeof *o.list);
     for (size_t t = 0; t < n; t++) o.writes[t] = o.reads[t] = o.begins[t] = UNKNOWN;
     HYP_TRY(find_lives(&o));
     HYP_TRY(find_places(&o));
     for (uint32_t i = 0; i < o.count; i++) HYP_TRY(put(&o, i));
-    for (size_t t = 0; t < n; t++)
-        p->own_offset[t] = o.place_plus1[t] ? o.list[o.place_plus1[t] - 1].at : HYP_CUDA_AS_PLANNED;
+    for (size_t t = 0; t < n; t++) {
+        const own_place *place = o.place_plus1[t] ? &o.list[o.place_plus1[t] - 1] : NULL;
+        p->own_offset[t] = place ? place->at : HYP_CUDA_AS_PLANNED;
+        p->own_first[t] = place ? place->first : 0;
+    }
     return HYP_OK;
 }
 
