@@ -245,7 +245,9 @@ static void build_pooled(uint64_t *seed, const pooled *k)
     add_conv(t[0], weight_of(seed, s->out, s->in, 3), random_weight(&builder, seed, HYP_F32, 1, &s->out), t[3], t[1], pads,
              k->act);
     add_pool(t[1], t[2], 2, k->ceil);
-    if (k->apart) pb_copy_all(&builder, t[1], pb_output(&builder, "y", HYP_F32, 4, y_dims), pb_const(&builder, s->images * s->out * rows * columns));
+    if (k->apart)
+        pb_copy_all(&builder, t[1], pb_output(&builder, "y", HYP_F32, 4, y_dims),
+                    pb_const(&builder, s->images * s->out * rows * columns));
     if (k->last)
         add_conv(t[2], weight_of(seed, s->out, s->out, 1), PB_NONE, PB_NONE, z, none, "none");
     else
@@ -291,6 +293,25 @@ static void convolutions_with_the_pool_behind_them_equal_reference(void **state)
         assert_int_equal(count_pooled(dims), !cases[i].apart && strcmp(cases[i].act, "leaky-relu") != 0);
         check_ways(dims, want);
     }
+}
+
+/* Products are tuned within the ways that have them, which write what the pool does. */
+static void ways_with_the_pool_behind_them_are_tuned(void **state)
+{
+    (void)state;
+    uint64_t seed = 7;
+    static const pooled k = {{1, 8, 8, 8, 8, {1, 1}, {1, 1}}, .act = "relu", .last = true};
+    const int64_t dims[DC_MAX_TENSORS][HYP_MAX_RANK] = {{1, 8, 8, 8}};
+    const hyp_tune_options briefly = {.size = sizeof briefly, .seconds = 0.5};
+    hyp_tensor x = {.name = "x", .rank = 4, .dims = {1, 8, 8, 8}};
+    hyp_diag diag = {0};
+    pair p;
+    build_pooled(&seed, &k);
+    pair_open(&dev, &builder, &p);
+    must(hyp_context_tune(p.cuda_context, &x, 1, &briefly, NULL, &diag), &diag);
+    pair_check(&dev, &p, dims, tolerance_of(HYP_F32, 9 * 8 * 16));
+    pair_close(&p);
+    pb_dispose(&builder);
 }
 
 /* ---- numbers of any size ------------------------------------------------------------------------------------- */
@@ -396,6 +417,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(biases_sums_and_activations_equal_reference),
         cmocka_unit_test(tensors_with_the_channels_last_equal_reference),
         cmocka_unit_test(convolutions_with_the_pool_behind_them_equal_reference),
+        cmocka_unit_test(ways_with_the_pool_behind_them_are_tuned),
         cmocka_unit_test(infinities_nan_and_large_numbers_reach_the_results_that_read_them_alone),
         cmocka_unit_test(made_weights_are_the_engines_and_go_with_the_last_that_reads_them),
     };

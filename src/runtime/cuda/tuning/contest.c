@@ -154,6 +154,7 @@ static hyp_status list_candidates(hyp_cuda_contest *c)
         HYP_TRY(add_ops(c, &c->ways[probe->way]));
         hyp_cuda_prepared *ops = c->ways[probe->way];
         if (!ops) continue;
+        if (ops->last_step > c->last_step) c->last_step = ops->last_step; /* with the pool behind it */
         /* What an untuned plan takes need not be the first of many. */
         if (c->count == 0 && probe->count > 0) add_candidate(c, ops, &probe->usual, 0);
         for (int i = 0; i < probe->count; i++) {
