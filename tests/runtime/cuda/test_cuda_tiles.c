@@ -13,7 +13,7 @@
 static device dev;
 static plan_builder builder; /* large */
 
-static const char *const ways[] = {"tiles", "small tiles"};
+static const char *const ways[] = {"tiles", "small tiles", "tiles, turned", "small tiles, turned"};
 enum { WAYS = sizeof ways / sizeof *ways, MOST_STEPS = 8 };
 
 /* x[images, in, rows, columns], pads before and behind rows and columns. */

@@ -34,7 +34,7 @@
     X(conv_f32) X(conv_f64) X(conv_u64) X(conv_transpose_f32) X(conv_transpose_f64) X(conv_transpose_u64) \
     X(conv_weights_f32) X(conv_weights_f64) X(conv_weights_u64) X(pool_f32) X(pool_f64) X(pool_i64) X(pool_pieces) \
     X(pool_gradient_f32) X(pool_gradient_f64) X(pool_gradient_tiles) \
-    X(depthwise) X(unfold) X(tiles_in_2) X(tiles_in_4) X(tiles_out_2) X(tiles_out_4) X(tile_weights_2) X(tile_weights_4) \
+    X(depthwise) X(unfold) X(tiles_in_2) X(tiles_in_4) X(tiles_out_2) X(tiles_out_4) X(tiles_in_turned_2) X(tiles_out_turned_2) X(tiles_out_turned_4) X(tile_weights_2) X(tile_weights_4) \
     X(recurrence_f32) X(recurrence_f64) X(recurrence_back_f32) X(recurrence_back_f64) X(nn_act)
 #define HYP_CUDA_LAYER_KERNELS(X) \
     X(layer_f32_1) X(layer_f32_1_short) X(layer_f32_16) X(layer_f16_1) X(layer_f16_1_short) X(layer_f16_16) \

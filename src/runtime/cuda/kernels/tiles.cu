@@ -81,53 +81,103 @@ struct tile_place {
     int channel, row, column;
 };
 
-__device__ __forceinline__ tile_place tile_of(const hyp_cuda_tiles &p, int64_t i, int side)
+__device__ __forceinline__ tile_place place_of(const hyp_cuda_tiles &p, int64_t tile, int channel, int side)
 {
     tile_place at;
-    int64_t here = divide(i, p.parts), all = p.first + here, row = divide(all, p.across);
-    at.tile = here;
+    int64_t all = p.first + tile, row = divide(all, p.across);
+    at.tile = tile;
     at.image = divide(row, p.down);
-    at.channel = (int)(i - here * p.parts.size);
+    at.channel = channel;
     at.row = (int)(row - at.image * p.down.size) * side;
     at.column = (int)(all - row * p.across.size) * side;
     return at;
 }
 
-// Tiles behind the last one are made of zeros. The host sees to it that an image has less than 2^31 elements.
-template <int SIDE> __device__ __forceinline__ void tiles_in(const hyp_cuda_tiles &p)
+// Gives every number that is made of a tile to f(place, number). Tiles behind the last one are made of zeros. The host
+// sees to it that an image has less than 2^31 elements.
+template <int SIDE, typename F>
+__device__ __forceinline__ void make_of_tile(const hyp_cuda_tiles &p, const tile_place &at, F f)
 {
     constexpr int IN = SIDE + TILE_TAPS - 1;
     const int row_step = (int)p.x_step.row, column_step = (int)p.x_step.column;
-#pragma unroll 1
-    for (int64_t i = first_thread(); i < p.room * p.parts.size; i += thread_count()) {
-        const tile_place at = tile_of(p, i, SIDE);
-        const float *x = (const float *)p.x + at.image * p.x_step.image + at.channel * p.x_step.channel;
-        const bool there = p.first + at.tile < p.tiles;
-        const int top = at.row - p.before[0], left = at.column - p.before[1];
-        float read[IN][IN], lines[IN][IN]; // by column, then row
+    const float *x = (const float *)p.x + at.image * p.x_step.image + at.channel * p.x_step.channel;
+    const bool there = p.first + at.tile < p.tiles;
+    const int top = at.row - p.before[0], left = at.column - p.before[1];
+    float read[IN][IN], lines[IN][IN]; // by column, then row
 #pragma unroll
-        for (int k = 0; k < IN; k++)
-#pragma unroll
-            for (int r = 0; r < IN; r++) {
-                bool inside =
-                    there && (unsigned)(top + r) < (unsigned)p.in[0] && (unsigned)(left + k) < (unsigned)p.in[1];
-                read[k][r] = 0;
-                if (inside) read[k][r] = x[(top + r) * row_step + (left + k) * column_step];
-            }
-#pragma unroll
-        for (int k = 0; k < IN; k++) polynomials<SIDE>::in(read[k], lines[k]);
-        float *made = (float *)p.made + at.tile * p.channels + at.channel;
-        const int64_t step = p.room * p.channels;
+    for (int k = 0; k < IN; k++)
 #pragma unroll
         for (int r = 0; r < IN; r++) {
-            float line[IN], y[IN];
-#pragma unroll
-            for (int k = 0; k < IN; k++) line[k] = lines[k][r];
-            polynomials<SIDE>::in(line, y);
-#pragma unroll
-            for (int k = 0; k < IN; k++, made += step) *made = y[k];
+            bool inside = there && (unsigned)(top + r) < (unsigned)p.in[0] && (unsigned)(left + k) < (unsigned)p.in[1];
+            read[k][r] = 0;
+            if (inside) read[k][r] = x[(top + r) * row_step + (left + k) * column_step];
         }
+#pragma unroll
+    for (int k = 0; k < IN; k++) polynomials<SIDE>::in(read[k], lines[k]);
+#pragma unroll
+    for (int r = 0; r < IN; r++) {
+        float line[IN], y[IN];
+#pragma unroll
+        for (int k = 0; k < IN; k++) line[k] = lines[k][r];
+        polynomials<SIDE>::in(line, y);
+#pragma unroll
+        for (int k = 0; k < IN; k++) f(r * IN + k, y[k]);
     }
+}
+
+template <int SIDE> __device__ __forceinline__ void tiles_in(const hyp_cuda_tiles &p)
+{
+    const int64_t step = p.room * p.channels;
+#pragma unroll 1
+    for (int64_t i = first_thread(); i < p.room * p.parts.size; i += thread_count()) {
+        const int64_t tile = divide(i, p.parts);
+        const tile_place at = place_of(p, tile, (int)(i - tile * p.parts.size), SIDE);
+        float *made = (float *)p.made + at.tile * p.channels + at.channel;
+        make_of_tile<SIDE>(p, at, [&](int place, float v) { made[place * step] = v; });
+    }
+}
+
+// What is made lies with the tiles last: a block has some of them, and of the channels, that it turns in shared memory,
+// so that both images whose channels are last and what is made are read and written side by side.
+enum {
+    TURNED_TILES = HYP_CUDA_TURNED_TILES,
+    TURNED_CHANNELS = HYP_CUDA_TURNED_CHANNELS,
+    TURNED_PITCH = HYP_CUDA_TURNED_PITCH
+};
+
+// Calls f(first tile, first channel) for all that the block does.
+template <typename F> __device__ __forceinline__ void for_turned(const hyp_cuda_tiles &p, F f)
+{
+    const int64_t blocks = (p.room + TURNED_TILES - 1) / TURNED_TILES * p.parts.size;
+#pragma unroll 1
+    for (int64_t b = blockIdx.x; b < blocks; b += gridDim.x) {
+        const int64_t row = divide(b, p.parts);
+        f(row * TURNED_TILES, (b - row * p.parts.size) * TURNED_CHANNELS);
+        __syncthreads();
+    }
+}
+
+template <int SIDE> __device__ __forceinline__ void tiles_in_turned(const hyp_cuda_tiles &p)
+{
+    constexpr int IN = SIDE + TILE_TAPS - 1;
+    extern __shared__ double shared[];
+    float *room = (float *)shared;
+    const int channel = (int)threadIdx.x % TURNED_CHANNELS, row = (int)threadIdx.x / TURNED_CHANNELS;
+    const int tile = (int)threadIdx.x % TURNED_TILES, line = (int)threadIdx.x / TURNED_TILES;
+    for_turned(p, [&](int64_t tiles, int64_t channels) {
+        if (channels + channel < p.channels) {
+            const tile_place at = place_of(p, tiles + row, (int)channels + channel, SIDE);
+            make_of_tile<SIDE>(
+                p, at, [&](int place, float v) { room[(place * TURNED_TILES + row) * TURNED_PITCH + channel] = v; });
+        }
+        __syncthreads();
+        if (tiles + tile >= p.room || channels + line >= p.channels) return;
+        float *made = (float *)p.made + (channels + line) * p.room + tiles + tile;
+        const int64_t step = p.room * p.channels;
+#pragma unroll
+        for (int place = 0; place < IN * IN; place++)
+            made[place * step] = room[(place * TURNED_TILES + tile) * TURNED_PITCH + line];
+    });
 }
 
 __device__ __forceinline__ float tile_act(uint32_t act, float v)
@@ -181,7 +231,8 @@ static __device__ __noinline__ void tile_directly(const hyp_cuda_tiles &p, const
 
 // Two lines of results: what pooling leaves of them.
 template <int SIDE>
-__device__ __forceinline__ void pool_lines(const hyp_cuda_tiles &p, int row, int column, const float (&y)[2][SIDE], float *to)
+__device__ __forceinline__ void pool_lines(const hyp_cuda_tiles &p, int row, int column, const float (&y)[2][SIDE],
+                                           float *to)
 {
     const bool below = row + 1 < p.out[0];
     if (row / 2 >= p.pooled[0]) return;
@@ -198,63 +249,105 @@ __device__ __forceinline__ void pool_lines(const hyp_cuda_tiles &p, int row, int
     }
 }
 
-// Products of numbers beyond what weights and images have, of infinities and NaN would be in all results of the tile,
-// and in fewer digits in those of the others.
-template <int SIDE> __device__ __forceinline__ void tiles_out(const hyp_cuda_tiles &p)
+// The results of a tile without bias. Products of numbers beyond what weights and images have, of infinities and NaN
+// would be in all of them, and in fewer digits in those of the others: false.
+template <int SIDE>
+__device__ __forceinline__ bool results_of_tile(const float *products, int64_t step, float (&y)[SIDE][SIDE])
 {
     constexpr int IN = SIDE + TILE_TAPS - 1;
     constexpr float TAME = 1e15f;
+    float read[IN][IN], lines[SIDE][IN]; // by row, then column
+    float size = 0;
+#pragma unroll
+    for (int r = 0; r < IN; r++)
+#pragma unroll
+        for (int k = 0; k < IN; k++) read[k][r] = products[(r * IN + k) * step];
+#pragma unroll
+    for (int r = 0; r < IN; r++)
+#pragma unroll
+        for (int k = 0; k < IN; k++) size += fabsf(read[k][r]);
+#pragma unroll
+    for (int k = 0; k < IN; k++) {
+        float column[SIDE];
+        polynomials<SIDE>::out(read[k], column);
+#pragma unroll
+        for (int r = 0; r < SIDE; r++) lines[r][k] = column[r];
+    }
+#pragma unroll
+    for (int r = 0; r < SIDE; r++) polynomials<SIDE>::out(lines[r], y[r]);
+    return size < TAME;
+}
+
+// Bias, what is added, the activation, and the pool behind them.
+template <int SIDE>
+__device__ __forceinline__ void finish_tile(const hyp_cuda_tiles &p, const tile_place &at,
+                                            const float (&sums)[SIDE][SIDE])
+{
+    const float bias = p.bias ? ((const float *)p.bias)[at.channel] : 0;
+    float *to = (float *)p.y + at.image * p.y_step.image + at.channel * p.y_step.channel;
+    const float *added = (const float *)p.added + at.image * p.added_step.image + at.channel * p.added_step.channel;
+#pragma unroll
+    for (int r = 0; r < SIDE; r += 2) {
+        float y[2][SIDE];
+#pragma unroll
+        for (int q = 0; q < 2; q++) {
+            const int row = at.row + r + q;
+#pragma unroll
+            for (int k = 0; k < SIDE; k++) {
+                const int column = at.column + k;
+                if (row >= p.out[0] || column >= p.out[1]) continue;
+                float v = sums[r + q][k] + bias;
+                if (p.added) v = v + added[row * p.added_step.row + column * p.added_step.column];
+                y[q][k] = tile_act(p.act, v);
+                if (!p.pooled[0]) to[row * p.y_step.row + column * p.y_step.column] = y[q][k];
+            }
+        }
+        if (p.pooled[0]) pool_lines<SIDE>(p, at.row + r, at.column, y, to);
+    }
+}
+
+template <int SIDE> __device__ __forceinline__ void tiles_out(const hyp_cuda_tiles &p)
+{
 #pragma unroll 1
     for (int64_t i = first_thread(); i < p.room * p.parts.size; i += thread_count()) {
-        const tile_place at = tile_of(p, i, SIDE);
+        const int64_t tile = divide(i, p.parts);
+        const tile_place at = place_of(p, tile, (int)(i - tile * p.parts.size), SIDE);
+        float y[SIDE][SIDE];
         if (p.first + at.tile >= p.tiles) continue;
-        const float *products = (const float *)p.products + at.tile * p.filters + at.channel;
-        const int64_t step = p.room * p.filters;
-        float read[IN][IN], lines[SIDE][IN]; // by row, then column
-        float bias = 0;
-        float size = 0;
-#pragma unroll
-        for (int r = 0; r < IN; r++)
-#pragma unroll
-            for (int k = 0; k < IN; k++) read[k][r] = products[(r * IN + k) * step];
-        if (p.bias) bias = ((const float *)p.bias)[at.channel];
-#pragma unroll
-        for (int r = 0; r < IN; r++)
-#pragma unroll
-            for (int k = 0; k < IN; k++) size += fabsf(read[k][r]);
-        if (!(size < TAME)) {
+        if (results_of_tile<SIDE>((const float *)p.products + i, p.room * p.filters, y))
+            finish_tile<SIDE>(p, at, y);
+        else
             tile_directly(p, at, SIDE);
-            continue;
-        }
-#pragma unroll
-        for (int k = 0; k < IN; k++) {
-            float y[SIDE];
-            polynomials<SIDE>::out(read[k], y);
-#pragma unroll
-            for (int r = 0; r < SIDE; r++) lines[r][k] = y[r];
-        }
-        float *to = (float *)p.y + at.image * p.y_step.image + at.channel * p.y_step.channel;
-        const float *added = (const float *)p.added + at.image * p.added_step.image + at.channel * p.added_step.channel;
-#pragma unroll
-        for (int r = 0; r < SIDE; r += 2) {
-            float y[2][SIDE];
-#pragma unroll
-            for (int q = 0; q < 2; q++) {
-                polynomials<SIDE>::out(lines[r + q], y[q]);
-                const int row = at.row + r + q;
-#pragma unroll
-                for (int k = 0; k < SIDE; k++) {
-                    const int column = at.column + k;
-                    if (row >= p.out[0] || column >= p.out[1]) continue;
-                    float v = y[q][k] + bias;
-                    if (p.added) v = v + added[row * p.added_step.row + column * p.added_step.column];
-                    y[q][k] = tile_act(p.act, v);
-                    if (!p.pooled[0]) to[row * p.y_step.row + column * p.y_step.column] = y[q][k];
-                }
-            }
-            if (p.pooled[0]) pool_lines<SIDE>(p, at.row + r, at.column, y, to);
-        }
     }
+}
+
+// Products lie with the tiles last. Of what is to be done directly a NaN tells, which no other result is.
+template <int SIDE> __device__ __forceinline__ void tiles_out_turned(const hyp_cuda_tiles &p)
+{
+    extern __shared__ double shared[];
+    float *room = (float *)shared;
+    const int channel = (int)threadIdx.x % TURNED_CHANNELS, row = (int)threadIdx.x / TURNED_CHANNELS;
+    const int tile = (int)threadIdx.x % TURNED_TILES, line = (int)threadIdx.x / TURNED_TILES;
+    for_turned(p, [&](int64_t tiles, int64_t channels) {
+        float y[SIDE][SIDE];
+        if (tiles + tile < p.room && channels + line < p.filters) {
+            const float *products = (const float *)p.products + (channels + line) * p.room + tiles + tile;
+            if (!results_of_tile<SIDE>(products, p.room * p.filters, y)) y[0][0] = NAN;
+#pragma unroll
+            for (int i = 0; i < SIDE * SIDE; i++)
+                room[(i * TURNED_TILES + tile) * TURNED_PITCH + line] = y[i / SIDE][i % SIDE];
+        }
+        __syncthreads();
+        const tile_place at = place_of(p, tiles + row, (int)channels + channel, SIDE);
+        if (at.tile >= p.room || p.first + at.tile >= p.tiles || at.channel >= p.filters) return;
+#pragma unroll
+        for (int i = 0; i < SIDE * SIDE; i++)
+            y[i / SIDE][i % SIDE] = room[(i * TURNED_TILES + row) * TURNED_PITCH + channel];
+        if (y[0][0] == y[0][0])
+            finish_tile<SIDE>(p, at, y);
+        else
+            tile_directly(p, at, SIDE);
+    });
 }
 
 // In double, rounded once.
@@ -292,5 +385,8 @@ KERNEL(tiles_in_2, hyp_cuda_tiles, tiles_in<2>(p))
 KERNEL(tiles_in_4, hyp_cuda_tiles, tiles_in<4>(p))
 KERNEL(tiles_out_2, hyp_cuda_tiles, tiles_out<2>(p))
 KERNEL(tiles_out_4, hyp_cuda_tiles, tiles_out<4>(p))
+KERNEL(tiles_in_turned_2, hyp_cuda_tiles, tiles_in_turned<2>(p))
+KERNEL(tiles_out_turned_2, hyp_cuda_tiles, tiles_out_turned<2>(p))
+KERNEL(tiles_out_turned_4, hyp_cuda_tiles, tiles_out_turned<4>(p))
 KERNEL(tile_weights_2, hyp_cuda_tile_weights, tile_weights<2>(p))
 KERNEL(tile_weights_4, hyp_cuda_tile_weights, tile_weights<4>(p))

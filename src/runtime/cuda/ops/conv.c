@@ -168,10 +168,11 @@ static const hyp_cuda_conv_way depthwise_way = {"depthwise", depthwise_cannot, d
 /* ---- choosing ------------------------------------------------------------------------------------------------ */
 
 /* Of equals the first is taken. */
-enum { MOST_WAYS = 8 };
+enum { MOST_WAYS = 10 };
 static const hyp_cuda_conv_way *const ways[HYP_CUDA_CONV_GRADIENTS][MOST_WAYS] = {
     {&depthwise_way, &hyp_cuda_conv_product, &hyp_cuda_conv_unfolded, &hyp_cuda_conv_tiles, &hyp_cuda_conv_small_tiles,
-     &hyp_cuda_conv_cudnn, &hyp_cuda_conv_cudnn_last, &plain},
+     &hyp_cuda_conv_turned_tiles, &hyp_cuda_conv_small_turned_tiles, &hyp_cuda_conv_cudnn, &hyp_cuda_conv_cudnn_last,
+     &plain},
     {&hyp_cuda_gradient_cudnn, &hyp_cuda_gradient_cudnn_last, &hyp_cuda_conv_transpose_plain},
     {&hyp_cuda_gradient_cudnn, &hyp_cuda_gradient_cudnn_last, &hyp_cuda_conv_weights_plain}};
 

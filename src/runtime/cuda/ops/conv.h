@@ -46,8 +46,9 @@ typedef struct hyp_cuda_conv_way {
 } hyp_cuda_conv_way;
 extern const hyp_cuda_conv_way hyp_cuda_conv_product;  /* conv_product.c: filters of one element, as a layer */
 extern const hyp_cuda_conv_way hyp_cuda_conv_unfolded; /* conv_product.c: windows are written out, and multiplied */
-/* conv_tiles.c: 3x3 with stride 1, on tiles of 4x4 and of 2x2 results */
+/* conv_tiles.c: 3x3 with stride 1, on tiles of 4x4 and of 2x2 results, and with products whose tiles are last */
 extern const hyp_cuda_conv_way hyp_cuda_conv_tiles, hyp_cuda_conv_small_tiles;
+extern const hyp_cuda_conv_way hyp_cuda_conv_turned_tiles, hyp_cuda_conv_small_turned_tiles;
 /* conv_cudnn.c: in the order of the weights, and with the channels last where a run computes the weights */
 extern const hyp_cuda_conv_way hyp_cuda_conv_cudnn, hyp_cuda_conv_cudnn_last;
 /* conv_gradients.c: in the plan's order, and with the channels last */

@@ -4,7 +4,8 @@
  * done where it would overflow.
  *
  * Some tiles at a time, so that what is made of them and their products stay in the cache. Weights are made for it once
- * (session/tile_weights.c).
+ * (session/tile_weights.c). Where cuBLASLt multiplies faster so, products lie with the tiles last, and for tiles of 2x2
+ * what they are made of, too ("turned").
  */
 #include "base/dtype.h"
 #include "runtime/cuda/kernels/tiles_args.h"
@@ -26,6 +27,7 @@ enum {
 /* How a convolution is cut into tiles of so many results a side. */
 typedef struct cut {
     int side, places;     /* of a tile: results a side; numbers that it is multiplied as */
+    bool turned;          /* products lie with the tiles last */
     int64_t down, across; /* tiles of an image */
     int64_t tiles, each;  /* of all images; at a time */
     int64_t parts;        /* times */
@@ -34,9 +36,10 @@ typedef struct cut {
 static int64_t up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /* `bytes`: of tiles and products at a time, at most. */
-static cut cut_of(const hyp_conv *v, int side, int64_t bytes)
+static cut cut_of(const hyp_conv *v, int side, bool turned, int64_t bytes)
 {
     cut c = {.side = side,
+             .turned = turned,
              .places = (side + TAPS - 1) * (side + TAPS - 1),
              .down = up(v->window.out[0], side),
              .across = up(v->window.out[1], side)};
@@ -133,36 +136,66 @@ static hyp_status take_weights(hyp_cuda_build *b, const hyp_cuda_conv_step *step
     return hyp_cuda_take_tile_weights(b->session, step->weight, c->side, &args, &p->weights, b->diag);
 }
 
+static bool makes_turned(const cut *c) { return c->turned && c->side == 2; }
+
 /* The products of a part. */
 static hyp_status add_products(hyp_cuda_build *b, const hyp_cuda_conv_step *step, const cut *c, const tiles *p)
 {
     const hyp_conv *v = &step->conv;
+    const int64_t pairs = v->in_channels * v->out_channels, numbers = c->each * v->in_channels;
     hyp_cuda_product product;
-    hyp_cuda_product_linear(HYP_F32, false, c->each, v->out_channels, v->in_channels, true, &product);
+    if (c->turned) {
+        hyp_cuda_product_linear(HYP_F32, false, v->out_channels, c->each, v->in_channels, makes_turned(c), &product);
+        product.trans_b = true;
+        product.ldb = v->out_channels;
+    } else {
+        hyp_cuda_product_linear(HYP_F32, false, c->each, v->out_channels, v->in_channels, true, &product);
+    }
     product.batch = c->places;
-    product.stride_a = v->in_channels * v->out_channels;
-    product.stride_b = c->each * v->in_channels;
+    product.stride_a = c->turned ? numbers : pairs;
+    product.stride_b = c->turned ? pairs : numbers;
     product.stride_d = c->each * v->out_channels;
     const hyp_cuda_operand weights = {.in = HYP_CUDA_AT_ADDRESS, .tensor = step->weight, .offset = (size_t)p->weights};
     const hyp_cuda_operand made = {.in = HYP_CUDA_IN_ROOM, .tensor = step->x};
     const hyp_cuda_operand products = {.in = HYP_CUDA_IN_ROOM, .tensor = step->y, .offset = p->products_at};
-    return hyp_cuda_add_tuned(b, &product, &weights, &made, &products);
+    return hyp_cuda_add_tuned(b, &product, c->turned ? &made : &weights, c->turned ? &weights : &made, &products);
+}
+
+/* The launch of a kernel for so many channels or filters of some tiles; `numbers`: of a tile, that a block turns. */
+static hyp_status set_grid(hyp_cuda_build *b, hyp_cuda_kernel kernel, const cut *c, bool turned, int64_t channels,
+                           int numbers, hyp_cuda_extent *out_parts, hyp_cuda_grid *out)
+{
+    const hyp_cuda_device *d = b->session->model->device;
+    const int64_t each = turned ? HYP_CUDA_TURNED_CHANNELS : 1;
+    *out_parts = hyp_cuda_extent_of(up(channels, each));
+    out->kernel = kernel;
+    hyp_cuda_spread(d, c->each * out_parts->size, out);
+    if (turned) {
+        const int floats = numbers * HYP_CUDA_TURNED_TILES * HYP_CUDA_TURNED_PITCH;
+        *out = (hyp_cuda_grid){.kernel = kernel,
+                               .blocks = hyp_cuda_blocks(d, up(c->each, HYP_CUDA_TURNED_TILES) * out_parts->size, 1),
+                               .block_x = HYP_CUDA_TURNED_TILES * HYP_CUDA_TURNED_CHANNELS,
+                               .block_y = 1,
+                               .shared_bytes = (uint32_t)(floats * (int)sizeof(float))};
+    }
+    return hyp_cuda_need_kernel(b, kernel);
 }
 
 static hyp_status prepare(hyp_cuda_build *b, const hyp_cuda_conv_step *step, const cut *c, tiles *p)
 {
-    const hyp_cuda_device *d = b->session->model->device;
+    const bool small = c->side == 2;
+    const hyp_cuda_kernel in = makes_turned(c) ? HYP_CUDA_KERNEL_tiles_in_turned_2
+                               : small         ? HYP_CUDA_KERNEL_tiles_in_2
+                                               : HYP_CUDA_KERNEL_tiles_in_4;
+    const hyp_cuda_kernel out = c->turned
+                                    ? (small ? HYP_CUDA_KERNEL_tiles_out_turned_2 : HYP_CUDA_KERNEL_tiles_out_turned_4)
+                                : small ? HYP_CUDA_KERNEL_tiles_out_2
+                                        : HYP_CUDA_KERNEL_tiles_out_4;
     size_t end = 0, at, numbers = (size_t)(c->places * c->each);
     set_arguments(step, c, &p->in);
     p->out = p->in;
-    p->in.parts = hyp_cuda_extent_of(step->conv.in_channels);
-    p->out.parts = hyp_cuda_extent_of(step->conv.out_channels);
-    p->in_grid.kernel = c->side == 2 ? HYP_CUDA_KERNEL_tiles_in_2 : HYP_CUDA_KERNEL_tiles_in_4;
-    p->out_grid.kernel = c->side == 2 ? HYP_CUDA_KERNEL_tiles_out_2 : HYP_CUDA_KERNEL_tiles_out_4;
-    hyp_cuda_spread(d, c->each * p->in.parts.size, &p->in_grid);
-    hyp_cuda_spread(d, c->each * p->out.parts.size, &p->out_grid);
-    HYP_TRY(hyp_cuda_need_kernel(b, p->in_grid.kernel));
-    HYP_TRY(hyp_cuda_need_kernel(b, p->out_grid.kernel));
+    HYP_TRY(set_grid(b, in, c, makes_turned(c), step->conv.in_channels, c->places, &p->in.parts, &p->in_grid));
+    HYP_TRY(set_grid(b, out, c, c->turned, step->conv.out_channels, c->side * c->side, &p->out.parts, &p->out_grid));
     if (!hyp_cuda_take_room(numbers * (size_t)p->in.channels, sizeof(float), &end, &at) ||
         !hyp_cuda_take_room(numbers * (size_t)p->in.filters, sizeof(float), &end, &p->products_at))
         return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED, "the device memory that its tiles need is beyond any size");
@@ -170,9 +203,9 @@ static hyp_status prepare(hyp_cuda_build *b, const hyp_cuda_conv_step *step, con
     return take_weights(b, step, c, p);
 }
 
-static hyp_status add_tiles(hyp_cuda_build *b, const hyp_cuda_conv_step *step, int side)
+static hyp_status add_tiles(hyp_cuda_build *b, const hyp_cuda_conv_step *step, int side, bool turned)
 {
-    const cut c = cut_of(&step->conv, side, MOST_MADE);
+    const cut c = cut_of(&step->conv, side, turned, MOST_MADE);
     const size_t before = b->prepared->ops.len;
     if (b->program->tensors[step->weight]->place != HYP_PLAN__PLACE__PLACE_WEIGHT)
         return hyp_fail(b->diag, HYP_ERR_UNSUPPORTED, "its weights are a part of others");
@@ -230,38 +263,50 @@ static const char *cannot(const hyp_cuda_build *b, const hyp_cuda_conv_step *ste
     return v->x->count > 0 && is_small(v) ? NULL : "its sizes are out of range";
 }
 
+/* What of the time of products they take turned (H100, 13.1). cuBLASLt's kernel for products as they lie otherwise has
+ * blocks of 64 x 64, of which the device runs four a multiprocessor at a time: few more than that leave most of it idle
+ * at the end, and fewer than multiprocessors, of long sums, always. */
+static double share_turned(const hyp_conv *v, const cut *c)
+{
+    const int64_t multiprocessors = 132, side = 64, full = 4 * multiprocessors, deep = 256;
+    const int64_t blocks = c->places * up(c->each, side) * up(v->out_channels, side);
+    const bool tail = blocks > full && blocks <= full + multiprocessors && 2 * v->in_channels >= deep;
+    const bool few = blocks <= multiprocessors && 2 * c->each > side && v->in_channels >= deep;
+    return tail || few ? 0.75 : 1.1;
+}
+
 /* As measured (H100): both kernels take so much however little they do, and move what is made and the products at the
  * rate of the cache, much more slowly where a channel's numbers lie apart; so does cuBLASLt, or it multiplies at half
  * of what it reaches in large products, and weights come from memory. */
-static double seconds(const hyp_cuda_conv_step *step, int side)
+static double seconds(const hyp_cuda_conv_step *step, int side, bool turned)
 {
     const double cache = 4e12, memory = 3e12, rate = 3.1e13, product = 3e-6;
     const double kernel = side == 2 ? 2e-6 : 2.9e-6, size = sizeof(float);
     const hyp_conv *v = &step->conv;
-    const cut c = cut_of(v, side, CACHED);
+    const cut c = cut_of(v, side, turned, CACHED);
     const double in = (double)v->in_channels, out = (double)v->out_channels, numbers = (double)c.tiles * c.places;
     const double made = numbers * in * size, products = numbers * out * size, weights = c.places * in * out * size;
     const bool x_last = step->x_last || hyp_cuda_one_order(v->x), y_last = step->y_last || hyp_cuda_one_order(v->y);
     const double moving = (made * (x_last ? 1 : 6) + products * (y_last ? 1 : 8)) / cache; /* a sector for a number */
-    const double multiplying = 2 * numbers * in * out / rate, passing = (made + products) / cache;
+    const double multiplying = 2 * numbers * in * out / rate * (turned ? share_turned(v, &c) : 1);
+    const double passing = (made + products) / cache;
     return (double)c.parts * (2 * kernel + product + weights / memory) + moving +
            (multiplying > passing ? multiplying : passing);
 }
 
-static double seconds_of_4(const hyp_cuda_conv_step *step, double floor)
-{
-    (void)floor;
-    return seconds(step, 4);
-}
+#define WAY(name, shown, side, turned)                                                                                 \
+    static double seconds_of_##name(const hyp_cuda_conv_step *step, double floor)                                      \
+    {                                                                                                                  \
+        (void)floor;                                                                                                   \
+        return seconds(step, side, turned);                                                                            \
+    }                                                                                                                  \
+    static hyp_status add_way_##name(hyp_cuda_build *b, const hyp_cuda_conv_step *step)                                \
+    {                                                                                                                  \
+        return add_tiles(b, step, side, turned);                                                                       \
+    }                                                                                                                  \
+    const hyp_cuda_conv_way hyp_cuda_conv_##name = {shown, cannot, seconds_of_##name, add_way_##name, true};
 
-static double seconds_of_2(const hyp_cuda_conv_step *step, double floor)
-{
-    (void)floor;
-    return seconds(step, 2);
-}
-
-static hyp_status add_4(hyp_cuda_build *b, const hyp_cuda_conv_step *step) { return add_tiles(b, step, 4); }
-static hyp_status add_2(hyp_cuda_build *b, const hyp_cuda_conv_step *step) { return add_tiles(b, step, 2); }
-
-const hyp_cuda_conv_way hyp_cuda_conv_tiles = {"tiles", cannot, seconds_of_4, add_4, true};
-const hyp_cuda_conv_way hyp_cuda_conv_small_tiles = {"small tiles", cannot, seconds_of_2, add_2, true};
+WAY(tiles, "tiles", 4, false)
+WAY(small_tiles, "small tiles", 2, false)
+WAY(turned_tiles, "tiles, turned", 4, true)
+WAY(small_turned_tiles, "small tiles, turned", 2, true)
