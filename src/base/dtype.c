@@ -109,8 +109,8 @@ uint8_t hyp_f32_to_f8e4m3(float f)
         break;                                       \
     }
 
-/* The thread sanitizer would spend three quarters of the tests' time here, nearly all of it on the reference's elements. Writes are
- * watched. */
+/* The thread sanitizer would spend three quarters of the tests' time here, nearly all of it on the reference's elements. What
+ * kernels of several threads read through this function is not watched either; writes are. */
 __attribute__((no_sanitize("thread"))) double hyp_load_f64(hyp_dtype t, const void *data, size_t i)
 {
     uint16_t h;

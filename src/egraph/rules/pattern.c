@@ -288,7 +288,8 @@ static hyp_status read_union(hyp_rule_reader *p, const hyp_sexpr *sx, hyp_action
 
 static hyp_status copy_text(hyp_rule_reader *p, const char *text, const char **out)
 {
-    *out = hyp_arena_strdup(&p->rules->arena, text ? text : "");
+    if (!text) text = "";
+    *out = hyp_arena_strdup(&p->rules->arena, text);
     return *out ? HYP_OK : hyp_fail_memory(p->diag, strlen(text));
 }
 
