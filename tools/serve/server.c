@@ -140,8 +140,8 @@ static void stop(server *s, http *h, int signals)
 {
     enum { ABORT_MS = 10000 };
     const serve_options *o = s->options;
-    LOG(o->log, "stopping", LOG_NUMBER_FIELD("in_flight", atomic_load(&s->exchanges)));
     atomic_store(&s->state, SERVER_LEAVING);
+    LOG(o->log, "stopping", LOG_NUMBER_FIELD("in_flight", atomic_load(&s->exchanges)));
     bool patient = linger(s, signals, o->delay_ms, always);
     atomic_store(&s->state, SERVER_STOPPING);
     http_stop_accepting(h);
