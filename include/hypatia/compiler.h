@@ -206,7 +206,8 @@ typedef struct hyp_compile_options {
     hyp_run_plan_fn run_plan; /* NULL: nothing is verified */
     void *run_plan_user;
     /* Asked where the cost model cannot tell which form is the faster one: for parts of what was chosen, then for the whole,
-     * whose other forms are the normal form of the model and the model as it is. NULL: the prediction alone decides. */
+     * whose other forms are one in which nothing is merged that was not, if that is predicted to be about as good, the normal
+     * form of the model, and the model as it is. NULL: the prediction alone decides. */
     hyp_choose_form_fn choose_form;
     void *choose_form_user;
     /* Bytes of samples and expected results that the plan keeps, so that `hypatia verify` needs nothing else; -1 = none, 0 = a

@@ -19,6 +19,7 @@ void hyp_rw_weigh_dispose(hyp_rw_weigh *weigh)
     hyp_free(weigh->parts_in_place);
     hyp_free(weigh->parts_shown);
     hyp_free(weigh->joined);
+    hyp_free(weigh->joint);
     hyp_vec_free(&weigh->input_joined);
     hyp_constant_forms_dispose(&weigh->constants);
 }
@@ -140,6 +141,12 @@ bool hyp_rw_cuts_images(const hyp_graph *g)
     return false;
 }
 
+static bool is_joint(const hyp_rw_weigh *w, hyp_enode_id node)
+{
+    hyp_class_id c = hyp_egraph_find(w->rw->eg, hyp_enode_class(w->rw->eg, node));
+    return c < w->bound && w->joint[c];
+}
+
 double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh)
 {
     (void)eg;
@@ -162,6 +169,7 @@ double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh)
         w->cuts_images = true;
         cost += w->whole_images ? HYP_COST_UNSUPPORTED : 0;
     }
+    if (w->leave_apart && is_joint(w, node)) cost += HYP_COST_UNSUPPORTED;
     return cost + once + (hyp_op_get(n.op)->flags & HYP_OPF_FUSED ? TIE_SECONDS : 0);
 }
 

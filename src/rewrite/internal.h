@@ -262,6 +262,7 @@ typedef struct hyp_rw_weigh {
     bool by_form; /* not by cost, but by how normal the form is, of those that the device can run */
     bool whole_images; /* no channels are cut out of images where that has its cost and something else is possible */
     bool cuts_images;  /* the answer: an e-node does that */
+    bool leave_apart;  /* nothing joint is taken where something else is possible */
     hyp_diag *diag;
     hyp_status status;                /* of the first failure; the costs are no good after it */
     HYP_VEC(const hyp_type *) inputs; /* of the question being asked, and below */
@@ -273,6 +274,7 @@ typedef struct hyp_rw_weigh {
     uint32_t *parts_shown;    /* by class of a split or slice: how many results are outputs of the graph; NULL = none */
     bool *joined;             /* by class: an elementwise operator gives it, and another one reads it; NULL = not asked */
     HYP_VEC(bool) input_joined; /* of the question being asked */
+    bool *joint; /* by class: the graph had it not, and it is there to be cut into parts or made of them; NULL = not asked */
 } hyp_rw_weigh;
 void hyp_rw_weigh_dispose(hyp_rw_weigh *weigh);
 /* Whether a part of an image has other channels than the whole. */
@@ -287,6 +289,8 @@ bool hyp_rw_cuts_images(const hyp_graph *g);
 double hyp_rw_node_cost(hyp_egraph *eg, hyp_enode_id node, void *weigh);
 /* The share of the device of what an e-node computes, by a function like hyp_roofline_share; 0 of constants. */
 double hyp_rw_node_share(hyp_rw_weigh *weigh, hyp_enode_id node, hyp_cost_fn share);
+/* Fills weigh->joint for the e-graph as it is, unless that was done: joint.c. */
+HYP_NODISCARD hyp_status hyp_rw_find_joint(hyp_rw_weigh *weigh);
 /* The sum over the nodes of a graph that do not depend on constants alone, and how many of them are no views. */
 HYP_NODISCARD hyp_status hyp_rw_graph_cost(const hyp_graph *g, const hyp_fold_budget *fold, hyp_cost_fn cost,
                                            void *user, double *out_cost, size_t *out_nodes, hyp_diag *diag);

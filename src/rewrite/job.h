@@ -6,6 +6,14 @@
 
 typedef enum hyp_rw_phase { HYP_RW_NORMALIZE, HYP_RW_RECOGNIZE, HYP_RW_OPTIMIZE, HYP_RW_PHASES } hyp_rw_phase;
 
+/* A graph of the whole that who can time it is asked about beside what is chosen. */
+typedef struct hyp_rw_entrant {
+    hyp_graph graph;
+    hyp_rewrite_price price;
+    size_t nodes;
+    bool in; /* there is such a one */
+} hyp_rw_entrant;
+
 /* One rewriting. */
 typedef struct hyp_rw_job {
     const hyp_rewrite_options *options;
@@ -15,10 +23,9 @@ typedef struct hyp_rw_job {
     const char **names;                 /* of the report's rules, which are those of every phase's ruleset */
     const char *explain, *why_not_node, *dump_around; /* the questions' nodes, as the model names them */
     bool *idle;                  /* for options->record, by rule: nothing was applied of it in this phase, which has it */
-    hyp_graph predicted;                /* what the cost model has chosen, where parts of it were changed */
+    hyp_rw_entrant predicted;           /* what the cost model has chosen, where parts of it were changed */
+    hyp_rw_entrant apart;               /* what has nothing joint, where that is predicted to be about as good */
     hyp_rewrite_price price;            /* of what is taken, as far as that is known */
-    hyp_rewrite_price predicted_price;
-    size_t predicted_nodes;
     hyp_diag *diag;
 } hyp_rw_job;
 
@@ -31,6 +38,23 @@ HYP_NODISCARD hyp_status hyp_rw_check_names(hyp_rw_job *j);
 bool hyp_rw_is_chosen(const hyp_rewrite_options *o, const char *name);
 bool hyp_rw_in_phase(const char *ruleset, hyp_rw_phase p);
 void hyp_rw_enable_rules(const hyp_rw_job *j, hyp_ruleset *rules, hyp_rw_phase p);
+
+/* ---- whole.c --------------------------------------------------------------------------------------- */
+
+/* What came in, and its normal form. */
+typedef struct hyp_rw_origin {
+    const hyp_graph *in, *normal;
+    hyp_rewrite_price price, normal_price;
+    size_t normal_nodes;
+} hyp_rw_origin;
+/* Takes what came in, or its normal form, in place of `out` where that was made by a search that was cut short, or by sums,
+ * which know less than the plan, and is worse. */
+HYP_NODISCARD hyp_status hyp_rw_keep_what_came(hyp_rw_job *j, const hyp_rw_origin *from, hyp_graph *out);
+/* Asks options.choose, if it is there, which form of the whole to take, and makes that `out`: `out` itself, what was predicted
+ * where parts were changed, what has nothing joint, the normal form, or the graph as it came. */
+HYP_NODISCARD hyp_status hyp_rw_choose_whole(hyp_rw_job *j, const hyp_rw_origin *from, hyp_graph *out);
+/* Tells options.record of what came in, its normal form and what was chosen. */
+void hyp_rw_record_forms(const hyp_rw_job *j, const hyp_rw_origin *from);
 
 /* ---- spans.c --------------------------------------------------------------------------------------- */
 

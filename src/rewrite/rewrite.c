@@ -12,15 +12,15 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "rewrite/job.h"
+
+/* What is predicted to take so much longer with nothing joint may be the faster one: what steps lose to each other side by side
+ * is predicted worse than what they take alone. */
+#define APART_CLOSE 1.2
 
 /* Defaults. What a large graph may grow to is in proportion to it: a chain of layers takes some 35 e-nodes and 30 KB
  * for each of its nodes to fuse. */
 enum { MAX_ITERATIONS = 1000, MAX_NODES = 100000, MAX_BYTES = 1 << 29, NODES_EACH = 64, BYTES_EACH = 1 << 16 };
-
-/* Of what a plan takes: by less no prediction tells what came in from what was made of it. */
-#define TELLS 0.01
 
 static const char *const phase_names[HYP_RW_PHASES] = {"normalize", "recognize", "optimize"};
 
@@ -185,8 +185,9 @@ static void dispose_candidate(candidate *c)
 }
 
 /* JOINED: elementwise operators count as if they ran in the kernels of their readers, where there are such; *out_any
- * is false, and nothing chosen, where there are none. WHOLE: no channels are cut out of images, if that can be. */
-enum { APART = 0, JOINED = 1, WHOLE = 2 };
+ * is false, and nothing chosen, where there are none. WHOLE: no channels are cut out of images, if that can be. APART:
+ * nothing that the graph had apart is put together, if that can be. */
+enum { ONE_BY_ONE = 0, JOINED = 1, WHOLE = 2, APART = 4 };
 static hyp_status find_candidate(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_rw_rules *names, unsigned how,
                                  candidate *out, bool *out_any)
 {
@@ -195,9 +196,11 @@ static hyp_status find_candidate(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, cons
                                  .user = j->options->cost_user,
                                  .by_form = p != HYP_RW_OPTIMIZE,
                                  .whole_images = how & WHOLE,
+                                 .leave_apart = how & APART,
                                  .diag = j->diag}};
     hyp_graph_init(&out->graph, rw->in->dims);
     *out_any = true;
+    if (how & APART) HYP_TRY(hyp_rw_find_joint(&out->weigh));
     if (how & JOINED) HYP_TRY(hyp_rw_find_joined(&out->weigh, out_any));
     if (!*out_any) return HYP_OK;
     if (p == HYP_RW_OPTIMIZE) HYP_TRY(hyp_rw_find_in_place(&out->weigh));
@@ -233,11 +236,11 @@ static hyp_status try_candidate(hyp_rw_job *j, hyp_rw *rw, const hyp_rw_rules *n
 static hyp_status find_best(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_rw_rules *names, candidate *best)
 {
     bool any;
-    HYP_TRY(find_candidate(j, rw, p, names, APART, best, &any));
+    HYP_TRY(find_candidate(j, rw, p, names, ONE_BY_ONE, best, &any));
     if (p != HYP_RW_OPTIMIZE || !j->options->price) return HYP_OK;
     HYP_TRY(try_candidate(j, rw, names, JOINED, best));
     if (!best->weigh.cuts_images || !hyp_rw_cuts_images(&best->graph)) return HYP_OK;
-    return try_candidate(j, rw, names, WHOLE | (best->weigh.joined ? JOINED : APART), best);
+    return try_candidate(j, rw, names, WHOLE | (best->weigh.joined ? JOINED : ONE_BY_ONE), best);
 }
 
 /* Leaves apart what extraction has put together, where the plan is then the better one. */
@@ -268,6 +271,30 @@ static hyp_status undo(hyp_rw_job *j, hyp_rw *rw, const hyp_rw_rules *names, can
     return status;
 }
 
+/* What a graph is in a race: moved there. */
+static void enter(hyp_rw_entrant *out, candidate *c)
+{
+    *out = (hyp_rw_entrant){c->graph, c->price, c->nodes, true};
+    hyp_graph_init(&c->graph, out->graph.dims);
+}
+
+/* For who can time it, keeps beside what is predicted to be the best what has nothing joint, if that is another plan that is
+ * predicted to take about as long. */
+static hyp_status leave_apart(hyp_rw_job *j, hyp_rw *rw, const hyp_rw_rules *names, const candidate *best)
+{
+    const hyp_rewrite_options *o = j->options;
+    candidate apart;
+    bool any;
+    if (!o->choose || !o->price || hyp_limit_reached(o->limit)) return HYP_OK;
+    unsigned how = APART | (best->weigh.joined ? JOINED : ONE_BY_ONE);
+    hyp_status status = find_candidate(j, rw, HYP_RW_OPTIMIZE, names, how, &apart, &any);
+    bool enters = status == HYP_OK && any && !apart.price.no_plan && apart.price.steps != best->price.steps &&
+                  apart.price.seconds <= APART_CLOSE * best->price.seconds;
+    if (enters) enter(&j->apart, &apart);
+    dispose_candidate(&apart);
+    return status;
+}
+
 /* Changes parts on the advice of who can time them. What was predicted to be the best is kept beside it. */
 static hyp_status choose_parts(hyp_rw_job *j, hyp_rw *rw, const hyp_rw_rules *names, candidate *best)
 {
@@ -277,10 +304,7 @@ static hyp_status choose_parts(hyp_rw_job *j, hyp_rw *rw, const hyp_rw_rules *na
     HYP_TRY(hyp_rw_choose_parts(&best->weigh, o, names, best->price.seconds, &best->choice, &changed));
     if (changed == 0) return HYP_OK;
     j->report->parts_changed = changed;
-    j->predicted = best->graph;
-    j->predicted_price = best->price;
-    j->predicted_nodes = best->nodes;
-    hyp_graph_init(&best->graph, rw->in->dims);
+    enter(&j->predicted, best);
     HYP_TRY(hyp_rw_decode(rw, &best->choice, names, NULL, &best->graph, j->diag));
     return price(j, &best->graph, &best->price, &best->nodes);
 }
@@ -298,6 +322,7 @@ static hyp_status extract(hyp_rw_job *j, hyp_rw *rw, hyp_rw_phase p, const hyp_r
     if (p == HYP_RW_OPTIMIZE) hyp_progress_begin(progress_of(j), "extract", 0);
     hyp_status status = find_best(j, rw, p, names, &best);
     if (status == HYP_OK && p == HYP_RW_OPTIMIZE) status = undo(j, rw, names, &best);
+    if (status == HYP_OK && p == HYP_RW_OPTIMIZE) status = leave_apart(j, rw, names, &best);
     if (status == HYP_OK && p == HYP_RW_OPTIMIZE) status = choose_parts(j, rw, names, &best);
     hyp_rw_inquiry q = {.rw = rw,
                         .names = names,
@@ -414,93 +439,10 @@ static hyp_status find_source(const hyp_graph *in, const char *wanted, const cha
                     near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
-/* What came in, and its normal form. */
-typedef struct origin {
-    const hyp_graph *in, *normal;
-    hyp_rewrite_price price, normal_price;
-    size_t normal_nodes;
-} origin;
-
-static hyp_status replace(hyp_rw_job *j, const hyp_graph *by, hyp_graph *out)
-{
-    hyp_graph_dispose(out);
-    hyp_graph_init(out, by->dims);
-    return hyp_graph_copy_live(by, out, j->diag);
-}
-
-/* Asks which form of the whole to take: out, what was predicted where parts were changed, the normal form or the graph
- * as it came. */
-static hyp_status choose_whole(hyp_rw_job *j, const origin *from, hyp_graph *out)
-{
-    const hyp_rewrite_options *o = j->options;
-    hyp_rewrite_report *report = j->report;
-    const hyp_graph *graphs[4] = {out};
-    const char *names[4] = {report->parts_changed ? "by parts" : "rewritten"};
-    double seconds[4] = {j->price.seconds}, start = hyp_limit_clock();
-    size_t nodes[4] = {report->nodes_after}, count = 1, best = 0;
-    if (!o->choose || !o->price || hyp_limit_reached(o->limit)) return HYP_OK;
-    if (report->parts_changed) {
-        graphs[count] = &j->predicted;
-        nodes[count] = j->predicted_nodes;
-        seconds[count] = j->predicted_price.seconds;
-        names[count++] = "rewritten";
-    }
-    graphs[count] = from->normal;
-    nodes[count] = from->normal_nodes;
-    seconds[count] = from->normal_price.seconds;
-    names[count++] = "normal form";
-    graphs[count] = from->in;
-    nodes[count] = report->nodes_before;
-    seconds[count] = from->price.seconds;
-    names[count++] = "as it is";
-    hyp_rewrite_forms forms = {graphs, names, seconds, count};
-    HYP_TRY(o->choose(&forms, &best, o->choose_user, j->diag));
-    hyp_limit_extend(o->limit, hyp_limit_clock() - start);
-    if (strcmp(names[best], "rewritten") != 0) report->form = names[best];
-    if (best == 0) return HYP_OK;
-    j->price.seconds = seconds[best];
-    report->nodes_after = nodes[best];
-    return replace(j, graphs[best], out);
-}
-
-/* Never worse than what came in: a search that was cut short may be, and one by sums, which know less than the plan. */
-static hyp_status keep_what_came(hyp_rw_job *j, const origin *from, hyp_graph *out)
-{
-    hyp_rewrite_report *report = j->report;
-    if (report->parts_changed) return HYP_OK; /* that was measured */
-    if (!(hyp_rewrite_rank(&j->price) <= hyp_rewrite_rank(&from->normal_price) * (1 + 1e-9))) {
-        j->price = from->normal_price;
-        report->nodes_after = from->normal_nodes;
-        HYP_TRY(replace(j, from->normal, out));
-    }
-    bool named = j->options->only_count > 0; /* what such rules make is wanted, as by calibrations */
-    if (!j->options->price || from->price.no_plan || named) return HYP_OK;
-    if (hyp_rewrite_rank(&from->price) >= hyp_rewrite_rank(&j->price) * (1 - TELLS)) return HYP_OK;
-    j->price = from->price;
-    report->nodes_after = report->nodes_before;
-    return replace(j, from->in, out);
-}
-
 static void note_best(const hyp_rw_job *j, const hyp_rewrite_price *found)
 {
     hyp_progress *p = progress_of(j);
     if (p && !found->no_plan && (p->best == 0 || found->seconds < p->best)) p->best = found->seconds;
-}
-
-static void record_form(hyp_rewrite_record *record, const char *name, const hyp_rewrite_price *price, size_t nodes)
-{
-    size_t row = hyp_rw_begin_row(&record->forms);
-    hyp_json_put_text(&record->forms, "name", name);
-    hyp_json_put_count(&record->forms, "nodes", nodes);
-    hyp_json_put_real(&record->forms, "seconds", price->seconds);
-    hyp_rw_end_row(record, &record->forms, row);
-}
-
-static void record_forms(hyp_rewrite_record *record, const origin *from, const hyp_rw_job *j)
-{
-    record_form(record, "as it came", &from->price, j->report->nodes_before);
-    record_form(record, "normal form", &from->normal_price, from->normal_nodes);
-    record_form(record, "chosen", &j->price, j->report->nodes_after);
 }
 
 static hyp_status run_all(hyp_rw_job *j, const hyp_graph *in, hyp_graph *folded, hyp_graph *clean, hyp_graph *normal,
@@ -508,7 +450,7 @@ static hyp_status run_all(hyp_rw_job *j, const hyp_graph *in, hyp_graph *folded,
 {
     const hyp_rewrite_options *o = j->options;
     hyp_rewrite_report *report = j->report;
-    origin from = {.in = in, .normal = normal};
+    hyp_rw_origin from = {.in = in, .normal = normal};
     if (o->explain) {
         HYP_TRY(find_source(in, o->explain, &j->explain, j->diag));
         report->explained = hyp_arena_strdup(&report->arena, j->explain);
@@ -530,11 +472,11 @@ static hyp_status run_all(hyp_rw_job *j, const hyp_graph *in, hyp_graph *folded,
     note_best(j, &from.normal_price);
     report->nodes_after = from.normal_nodes;
     HYP_TRY(run_phase(j, HYP_RW_OPTIMIZE, normal, out));
-    HYP_TRY(keep_what_came(j, &from, out));
-    HYP_TRY(choose_whole(j, &from, out));
+    HYP_TRY(hyp_rw_keep_what_came(j, &from, out));
+    HYP_TRY(hyp_rw_choose_whole(j, &from, out));
     report->cost_after = j->price.seconds;
     note_best(j, &j->price);
-    if (o->record) record_forms(o->record, &from, j);
+    if (o->record) hyp_rw_record_forms(j, &from);
     count_used(out, report);
     return hyp_graph_verify(out, j->diag);
 }
@@ -550,9 +492,11 @@ hyp_status hyp_rewrite(const hyp_graph *in, const hyp_rewrite_options *options, 
     hyp_graph_init(&folded, in->dims);
     hyp_graph_init(&clean, in->dims);
     hyp_graph_init(&normal, in->dims);
-    hyp_graph_init(&j.predicted, in->dims);
+    hyp_graph_init(&j.predicted.graph, in->dims);
+    hyp_graph_init(&j.apart.graph, in->dims);
     hyp_status status = run_all(&j, in, &folded, &clean, &normal, out);
-    hyp_graph_dispose(&j.predicted);
+    hyp_graph_dispose(&j.apart.graph);
+    hyp_graph_dispose(&j.predicted.graph);
     hyp_graph_dispose(&normal);
     hyp_graph_dispose(&clean);
     hyp_graph_dispose(&folded);

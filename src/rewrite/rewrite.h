@@ -199,7 +199,8 @@ enum { HYP_REWRITE_FORMS = 8 /* at most */ };
 typedef struct hyp_rewrite_forms {
     const hyp_graph *const *graphs; /* the first is taken where nothing better is known; of a part the others come in the
                                        order of their seconds */
-    const char *const *names;       /* of all of it: "by parts", "rewritten", "normal form", "as it is"; NULL of a part */
+    const char *const *names;       /* of all of it: "by parts", "rewritten", "apart", "normal form", "as it is"; NULL
+                                       of a part */
     const double *seconds;          /* predicted */
     size_t count;
 } hyp_rewrite_forms;

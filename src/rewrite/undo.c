@@ -18,7 +18,6 @@
 
 typedef struct undoer {
     hyp_rw_chooser *h;
-    bool *joint;  /* by class */
     size_t nodes; /* e-nodes */
     double *share;  /* by e-node; NAN: not asked yet */
     hyp_task *tasks;
@@ -87,28 +86,6 @@ static hyp_status find_seconds(undoer *u, const hyp_rw_form *f, const hyp_class_
 
 /* ---- what to undo --------------------------------------------------------------------------------------------- */
 
-static hyp_status visit(void *user, hyp_enode_id node, hyp_class_id c, hyp_rw_shape shape, const hyp_rw_node *n)
-{
-    (void)node;
-    undoer *u = user;
-    if (shape != HYP_RW_IS_OP) return HYP_OK;
-    hyp_class_id joint = n->op == HYP_OP_concat                           ? c
-                         : n->op == HYP_OP_split || n->op == HYP_OP_slice ? hyp_egraph_find(u->h->rw->eg, n->inputs[0])
-                                                                          : HYP_NONE;
-    if (joint < u->h->bound && !hyp_rw_fact_of(u->h->rw, joint)->constant) u->joint[joint] = true;
-    return HYP_OK;
-}
-
-/* By class: values that the graph had not, and that are cut or put together. */
-static hyp_status find_joint(undoer *u)
-{
-    hyp_rw *rw = u->h->rw;
-    HYP_TRY(hyp_rw_visit_nodes(rw, visit, u, u->h->diag));
-    for (size_t v = 0; v < rw->in->values.len; v++)
-        if (rw->class_of[v] != HYP_NONE) u->joint[hyp_egraph_find(rw->eg, rw->class_of[v])] = false;
-    return HYP_OK;
-}
-
 /* Forbids what is joint where the choice may change, or allows it again, but for what stays out. */
 static void forbid_joint(undoer *u, bool forbid)
 {
@@ -117,7 +94,7 @@ static void forbid_joint(undoer *u, bool forbid)
     for (hyp_enode_id node = 0; node < u->nodes; node++) {
         hyp_class_id c = hyp_enode_class(h->rw->eg, node);
         bool fixed = now->needed[c] && !h->near[c];
-        if (u->joint[c] && !fixed) h->out[node] = forbid;
+        if (h->weigh->joint[c] && !fixed) h->out[node] = forbid;
     }
 }
 
@@ -152,7 +129,7 @@ static hyp_status undo_all(undoer *u, size_t *changed)
         again = false;
         for (size_t i = 0; i < h->order_count && !again; i++) {
             hyp_enode_id node = h->forms[0].choice[h->order[i]];
-            if (h->tried[node] || !u->joint[h->order[i]] || hyp_near_price(h, node) <= SMALL * sum) continue;
+            if (h->tried[node] || !h->weigh->joint[h->order[i]] || hyp_near_price(h, node) <= SMALL * sum) continue;
             if ((h->work > ALL_WORK && h->work > most) || hyp_limit_reached(h->rw->limit)) return HYP_OK;
             h->tried[node] = true;
             HYP_TRY(undo(u, node, &now, &again));
@@ -167,14 +144,13 @@ static hyp_status prepare(undoer *u)
     hyp_rw_chooser *h = u->h;
     HYP_TRY(hyp_near_open(h));
     u->nodes = hyp_egraph_enode_bound(h->rw->eg);
-    u->joint = hyp_near_zeros(h, h->bound, sizeof *u->joint);
     u->task_of = hyp_near_zeros(h, h->bound, sizeof *u->task_of);
     u->order = hyp_near_zeros(h, h->bound, sizeof *u->order);
     u->tasks = hyp_near_zeros(h, h->bound, sizeof *u->tasks);
     u->share = hyp_near_zeros(h, u->nodes, sizeof *u->share);
     for (size_t i = 0; u->share && i < u->nodes; i++) u->share[i] = NAN;
-    if (h->weigh->status != HYP_OK) return h->weigh->status;
-    return find_joint(u);
+    HYP_TRY(h->weigh->status);
+    return hyp_rw_find_joint(h->weigh);
 }
 
 hyp_status hyp_rw_undo(hyp_rw_weigh *weigh, const hyp_rewrite_options *options, hyp_extraction *choice,

@@ -225,6 +225,45 @@ static void the_whole_can_be_taken_as_predicted_or_as_it_came(void **state)
     }
 }
 
+/* Layers of one input, which are one in the chosen plan; a form without that is told of, and can be taken. */
+static const char *const layers =
+    "(input x f32 1 256) (const a f32 256 256) (const b f32 256 256) (const c f32 256 256) (const p f32 256)"
+    "(const q f32 256) (const r f32 256) (out (softmax :axis 1 (relu (add (matmul x a) p))))"
+    "(out (softmax :axis 1 (relu (add (matmul x b) q)))) (out (softmax :axis 1 (relu (add (matmul x c) r))))";
+/* A launch costs this many seconds, and a layer 1e-5. */
+#define LAUNCH(seconds)                                                                                                \
+    "(profile slow (like cpu) (flops-f32 1.31072e10) (launch-seconds " seconds ") (next-launch-seconds " seconds "))"
+
+static void the_whole_can_be_taken_with_nothing_merged(void **state)
+{
+    (void)state;
+    const struct {
+        const char *profile;
+        size_t whole; /* the form to take */
+        const char *names, *form;
+        size_t layers;
+    } cases[] = {{LAUNCH("1e-6"), 0, "rewritten\napart\nnormal form\nas it is\n", NULL, 1},
+                 {LAUNCH("1e-6"), 1, "rewritten\napart\nnormal form\nas it is\n", "apart", 3},
+                 {LAUNCH("1e-5"), 0, "rewritten\nnormal form\nas it is\n", NULL, 1}}; /* it is much slower there */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        asker a = {.take_whole = cases[i].whole};
+        fixture f;
+        begin_asking(&f, &a, layers);
+        use_profile(&f, cases[i].profile);
+        run(&f);
+        const char *names = strstr(hyp_strbuf_text(&a.said), "rewritten\n");
+        assert_string_equal(names, cases[i].names);
+        assert_int_equal(count_op(&f.out, HYP_OP_split) > 0, cases[i].layers == 1);
+        assert_int_equal(count_op(&f.out, HYP_OP_linear) + count_op(&f.out, HYP_OP_fused_linear), cases[i].layers);
+        assert_int_equal(count_op(&f.out, HYP_OP_relu), 0);
+        assert_int_equal(f.report.form == NULL, cases[i].form == NULL);
+        if (cases[i].form) assert_string_equal(f.report.form, cases[i].form);
+        assert_same_results(&f, 1e-9);
+        end(&f);
+        hyp_strbuf_dispose(&a.said);
+    }
+}
+
 static void nobody_is_asked_once_the_limit_is_reached(void **state)
 {
     asker a = {0};
@@ -267,6 +306,7 @@ int main(void)
         cmocka_unit_test(the_best_forms_are_told_as_many_as_are_wanted),
         cmocka_unit_test(any_of_the_forms_can_be_taken),
         cmocka_unit_test(the_whole_can_be_taken_as_predicted_or_as_it_came),
+        cmocka_unit_test(the_whole_can_be_taken_with_nothing_merged),
         cmocka_unit_test(nobody_is_asked_once_the_limit_is_reached),
         cmocka_unit_test(a_failure_to_answer_is_one_to_rewrite),
     };

@@ -117,6 +117,58 @@ def check_believing(model, plan, cache, lines):
     assert counts(out)[0]["known"] == 0, out
 
 
+def write_layers(path, width=512):
+    """Three chains of layers of one input; the first ends in two products that are one where their weights are multiplied before."""
+    random, nodes, weights, ends = np.random.default_rng(3), [], [], []
+
+    def weight(name, *shape):
+        weights.append(numpy_helper.from_array(random.standard_normal(shape).astype(np.float32) / 16, name))
+        return name
+
+    for chain in "abc":
+        at = "x"
+        for name in (chain + "1", chain + "2"):
+            nodes += [helper.make_node("Gemm", [at, weight(name + ".w", width, width), weight(name + ".b", width)], [name]),
+                      helper.make_node("Softmax", [name], [name + "s"], axis=1)]
+            at = name + "s"
+        ends.append(at)
+    nodes += [helper.make_node("MatMul", [ends[0], weight("p", width, width)], ["y"]),
+              helper.make_node("MatMul", ["y", weight("q", width, width)], ["z"])]
+    outputs = [helper.make_tensor_value_info(y, TensorProto.FLOAT, ["batch", width]) for y in ["z"] + ends[1:]]
+    graph = helper.make_graph(nodes, "m", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", width])], outputs, weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+def check_wholes(folder):
+    """Whatever form of the whole a cache says is the fastest gives the plan of that form, which tells of it."""
+    model, plan, cache, profile = (os.path.join(folder, n) for n in ("l.onnx", "l.bin", "l.jsonl", "l.profile"))
+    write_layers(model)
+    with open(profile, "w") as file:
+        file.write("(profile slow (like cpu) (flops-f32 1.31072e10) (launch-seconds 1e-6) (next-launch-seconds 1e-6))")
+    options = ["-o", plan, "--profile", profile, "--typical", "batch=8"]
+    out, _ = run("hypatiac", model, *options, *QUICK, "--cache", cache)
+    assert counts(out)[0]["parts"] == 0, out  # so that the one line is of the whole
+    line, = lines_of(cache)
+    run("hypatiac", model, *options, *THREADS)
+    predicted, plans, layers = open(plan, "rb").read(), {}, {}
+    for winner in line["product"].split()[2:]:
+        write_lines(cache, [dict(line, algorithm=winner)])
+        out, told = run("hypatiac", model, *options, *THREADS, "--cache", cache)
+        form, = [text.split(": ")[1] for text in out.splitlines() if text.startswith("the form that was the fastest before")]
+        assert "0.00 s of timing" in out and not told, out + told
+        plans[form] = open(plan, "rb").read()
+        run("hypatiac", model, *options, *QUICK, "--cache", cache)
+        assert open(plan, "rb").read() == plans[form], form
+        run("hypatia", "verify", plan, "--model", model, "--dim", "batch=5")
+        said = run("hypatia", "inspect", plan)[0]
+        assert ("--timed=" in said) == (form != "rewritten") and (form == "rewritten" or "--timed=" + form.replace(" ", "-") in said)
+        steps = json.loads(run("hypatia", "inspect", plan, "--json")[0])["steps"]
+        layers[form] = sum(step["kernel"] in ("linear", "matmul", "gemm") for step in steps)
+    assert sorted(plans) == ["apart", "as it is", "normal form", "rewritten"] and len(set(plans.values())) == 4, list(plans)
+    assert plans["rewritten"] == predicted
+    assert layers == {"rewritten": 5, "apart": 7, "normal form": 8, "as it is": 8}, layers
+
+
 def check_broken_lines(model, plan, cache, lines):
     good = json.dumps(lines[0])
     damaged = ["", "{", "[]", "\x00", "{}", good[:-9], good.replace('"algorithm": "', '"algorithm": "x'), "9" * 5000, '{"device": {}}',
@@ -173,6 +225,7 @@ def main():
         write_model(twin, "other.", 512, 2)
         lines = check_remembering(model, twin, plan, cache)
         check_believing(model, plan, cache, lines)
+        check_wholes(folder)
         check_broken_lines(model, plan, cache, lines)
         check_full_disk(model, plan)
         check_writers(model, plan, cache, lines[0])
