@@ -158,13 +158,16 @@ void print_summary(FILE *to, const char *model, const char *plan, const hyp_comp
 /* What is not in the e-graphs or was not looked at, and why. */
 static void print_left_out(FILE *to, const hyp_compile_report *report)
 {
-    size_t declined = 0, refused = 0;
+    size_t declined = 0, refused = 0, beyond = 0;
     for (size_t i = 0; i < report->rule_count; i++) {
         declined += report->rules[i]->declined;
         refused += report->rules[i]->refused;
+        beyond += report->rules[i]->beyond;
     }
-    fprintf(to, "left out     %zu matches by conditions, %zu without a type, %zu constants beyond --max-fold-bytes or -flops", declined,
-            refused, report->unfolded);
+    fprintf(to,
+            "left out     %zu matches by conditions, %zu without a type, %zu parts beyond the widest step, "
+            "%zu constants beyond --max-fold-bytes or -flops",
+            declined, refused, beyond, report->unfolded);
     if (!report->proven) fprintf(to, "; forms that cost up to %.2g %% less, if there are any", report->gap * 100);
     fputc('\n', to);
 }
@@ -177,6 +180,7 @@ void print_stats(FILE *to, const hyp_compile_report *report, bool verbose)
                                            {"applied", .right = true},
                                            {"declined", .right = true, .spare = 3},
                                            {"refused", .right = true, .spare = 4},
+                                           {"beyond", .right = true, .spare = 5},
                                            {"used", .right = true}};
     table rules = {.columns = columns, .column_count = sizeof columns / sizeof *columns};
     for (size_t i = 0; i < report->rule_count; i++) {
@@ -184,7 +188,8 @@ void print_stats(FILE *to, const hyp_compile_report *report, bool verbose)
         if (!rule->matches && !rule->used) continue;
         table_add(&rules, "%s", rule->name);
         table_add(&rules, "%s", rule->numeric_class);
-        const size_t counts[] = {rule->matches, rule->applications, rule->declined, rule->refused, rule->used};
+        const size_t counts[] = {rule->matches, rule->applications, rule->declined,
+                                 rule->refused, rule->beyond,       rule->used};
         for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) table_add(&rules, "%zu", counts[k]);
     }
     fputc('\n', to);

@@ -290,6 +290,7 @@ typedef struct hyp_compile_rule_use {
     size_t declined; /* matches that a condition or function of the rule kept from being applied, besides those that were none
                         because of a type */
     size_t refused;  /* applications whose result would have no type, or another one */
+    size_t beyond;   /* parts beyond those that one application takes, of rules that put parts together */
 } hyp_compile_rule_use;
 
 /* What a compilation did; owned by the caller: hyp_compile_report_destroy. */

@@ -433,6 +433,8 @@ typedef struct hyp_rule_report {
     /* Matches that a condition or function kept from being applied, in the end; of a rule that collects, parts that were left
      * out. 0 where there were too many to keep. What a final condition says no to is no match, and not counted. */
     size_t declined;
+    /* Of a rule that collects, parts beyond those that one application takes (1024), in the end: they are in others. */
+    size_t beyond;
 } hyp_rule_report;
 
 typedef struct hyp_egraph_run_report {

@@ -115,6 +115,8 @@ class RuleReport:
     refused: int
     refusal: str | None
     declined: int
+    beyond: int
+    """Parts beyond those of one application, of a rule that collects."""
 
 
 @dataclass(frozen=True)

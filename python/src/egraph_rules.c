@@ -404,8 +404,9 @@ static PyObject *tell(const hyp_egraph_run_report *r)
     }
     for (size_t i = 0; rules && i < r->rule_count; i++) {
         const hyp_rule_report *u = &r->rules[i];
-        PyObject *row = Py_BuildValue("(nndnzn)", (Py_ssize_t)u->matches, (Py_ssize_t)u->applications, u->seconds,
-                                      (Py_ssize_t)u->refused, u->refusal, (Py_ssize_t)u->declined);
+        PyObject *row = Py_BuildValue("(nndnznn)", (Py_ssize_t)u->matches, (Py_ssize_t)u->applications, u->seconds,
+                                      (Py_ssize_t)u->refused, u->refusal, (Py_ssize_t)u->declined,
+                                      (Py_ssize_t)u->beyond);
         if (!row || PyList_Append(rules, row) < 0) Py_CLEAR(rules);
         Py_XDECREF(row);
     }

@@ -36,6 +36,7 @@ static hyp_status copy_rules(owned_report *r, const hyp_rewrite_report *from, hy
             .used = use->used,
             .declined = use->declined,
             .refused = use->refused,
+            .beyond = use->beyond,
         };
         if (!rules[i].name || !rules[i].ruleset || !rules[i].numeric_class || !rules[i].doc)
             return hyp_fail_memory(diag, 64);

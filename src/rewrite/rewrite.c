@@ -37,6 +37,7 @@ static hyp_status count_rules(hyp_rw_job *j, const hyp_egraph_run_report *run)
         use->applications += from->applications;
         use->refused += from->refused;
         use->declined += from->declined;
+        use->beyond += from->beyond;
         if (use->refusal || !from->refusal) continue;
         use->refusal = hyp_arena_strdup(&report->arena, from->refusal);
         if (!use->refusal) return hyp_fail_memory(j->diag, strlen(from->refusal));

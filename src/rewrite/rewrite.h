@@ -301,6 +301,7 @@ typedef struct hyp_rule_use {
     size_t refused;               /* applications whose right side has no type, or another than the left one */
     const char *refusal;          /* what is wrong with the first of them; NULL = there was none */
     size_t declined;              /* matches that a condition or function kept from being applied: hyp_rule_report */
+    size_t beyond;                /* parts beyond those of one application, of rules that collect: hyp_rule_report */
     size_t used;                  /* steps of the result that owe their form to this rule */
 } hyp_rule_use;
 

@@ -100,32 +100,88 @@ static void equal_parts_are_one(void **state)
     hyp_egraph_destroy(eg);
 }
 
-/* More parts than one application takes are several of them, and 64 is the widest. */
+static void add_parts(hyp_egraph *eg, int count, const char *input)
+{
+    char text[64];
+    for (int i = 0; i < count; i++) {
+        snprintf(text, sizeof text, "(lin w%s%04d %s)", input, i, input);
+        term(eg, text);
+    }
+}
+
+/* How many parts of `count` are equal to what was made of them. */
+static int count_merged(hyp_egraph *eg, int count, const char *input)
+{
+    int found = 0;
+    for (int i = 0; i < count; i++) {
+        char text[64];
+        size_t nodes;
+        snprintf(text, sizeof text, "(lin w%s%04d %s)", input, i, input);
+        hyp_class_id c = term(eg, text);
+        hyp_egraph_class_nodes(eg, c, &nodes);
+        found += nodes == 2;
+    }
+    return found;
+}
+
+static hyp_rule_report run_once(hyp_egraph *eg, hyp_ruleset *rules)
+{
+    hyp_egraph_run_report report;
+    must(hyp_egraph_run(eg, rules, NULL, &report, &diag));
+    assert_int_equal(report.stop, HYP_STOP_SATURATED);
+    hyp_rule_report rule = report.rules[0];
+    hyp_egraph_run_report_dispose(&report);
+    return rule;
+}
+
+/* More parts than one application takes are several of them, as even as can be, and the report says how many were
+ * beyond. */
 static void there_may_be_many_parts(void **state)
 {
     (void)state;
-    enum { PARTS = 150 };
+    enum { PARTS = 2100, FEW = 1024, WIDEST = 1024 };
     hyp_ruleset *rules;
     hyp_egraph *eg = collecting_graph(merge, &rules);
-    char text[64];
-    for (int i = 0; i < PARTS; i++) {
-        snprintf(text, sizeof text, "(lin w%03d x)", i);
-        term(eg, text);
+    add_parts(eg, PARTS, "x");
+    add_parts(eg, FEW, "y");
+    term(eg, "(lin v x)");
+    hyp_rule_report done = run_once(eg, rules);
+    assert_int_equal(done.applications, 4);
+    assert_int_equal(done.matches, 2 * (PARTS + FEW + 1)); /* once to apply it, once to see that nothing is new */
+    assert_int_equal(done.declined, 1);
+    assert_int_equal(done.beyond, PARTS - WIDEST);
+    assert_int_equal(count_merged(eg, PARTS, "x"), PARTS);
+    assert_int_equal(count_merged(eg, FEW, "y"), FEW);
+    static const char *const first[] = {"(lin wx0000 x)", "(lin wx0700 x)", "(lin wx1400 x)"};
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++) { /* each is the first part of its application */
+        size_t count, kids;
+        const hyp_enode_id *nodes = hyp_egraph_class_nodes(eg, term(eg, first[i]), &count);
+        assert_int_equal(count, 2);
+        assert_int_equal(hyp_egraph_find(eg, hyp_enode_children(eg, nodes[1], &kids)[0]), term(eg, "0"));
     }
-    hyp_egraph_run_report report;
-    must(hyp_egraph_run(eg, rules, NULL, &report, &diag));
-    assert_int_equal(report.rules[0].applications, 3);
-    assert_int_equal(report.rules[0].matches, 2 * PARTS); /* once to apply it, once to see that nothing is new */
-    hyp_egraph_run_report_dispose(&report);
-    int found = 0;
-    for (int i = 0; i < PARTS; i++) {
-        snprintf(text, sizeof text, "(lin w%03d x)", i);
-        hyp_class_id c = term(eg, text);
-        size_t count;
-        hyp_egraph_class_nodes(eg, c, &count);
-        found += count == 2;
-    }
-    assert_int_equal(found, PARTS);
+    done = run_once(eg, rules); /* nothing is new: what is left out still is */
+    assert_int_equal(done.matches, 0);
+    assert_int_equal(done.declined, 1);
+    assert_int_equal(done.beyond, PARTS - WIDEST);
+    hyp_egraph_destroy(eg);
+}
+
+/* What a wide application made is proved, and the judge takes it, as of a few parts. */
+static void wide_applications_are_proved(void **state)
+{
+    (void)state;
+    enum { PARTS = 500 };
+    hyp_ruleset *rules;
+    hyp_egraph *eg = collecting_graph(merge, &rules);
+    add_parts(eg, PARTS, "x");
+    hyp_rule_report done = run_once(eg, rules);
+    assert_int_equal(done.applications, 1);
+    assert_int_equal(done.beyond, 0);
+    static char text[PARTS * 8 + 64];
+    int len = snprintf(text, sizeof text, "(part 3 (split (wide (cat");
+    for (int i = 0; i < PARTS; i++) len += snprintf(text + len, sizeof text - (size_t)len, " wx%04d", i);
+    snprintf(text + len, sizeof text - (size_t)len, ") x)))");
+    assert_proved(eg, merge, "(lin wx0003 x)", text);
     hyp_egraph_destroy(eg);
 }
 
@@ -212,9 +268,13 @@ static void names_of_names_are_what_they_stand_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_parts_of_one_key_are_one_match), cmocka_unit_test(parts_that_come_later_are_collected),
-        cmocka_unit_test(equal_parts_are_one),                cmocka_unit_test(there_may_be_many_parts),
-        cmocka_unit_test(a_key_may_be_computed),              cmocka_unit_test(near_misses_are_told_of_each_part),
+        cmocka_unit_test(all_parts_of_one_key_are_one_match),
+        cmocka_unit_test(parts_that_come_later_are_collected),
+        cmocka_unit_test(equal_parts_are_one),
+        cmocka_unit_test(there_may_be_many_parts),
+        cmocka_unit_test(wide_applications_are_proved),
+        cmocka_unit_test(a_key_may_be_computed),
+        cmocka_unit_test(near_misses_are_told_of_each_part),
         cmocka_unit_test(names_of_names_are_what_they_stand_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -146,13 +146,27 @@ def check_left_out(folder):
     stats = ["hypatiac", MODEL, "--dry-run", "--verify", "off", "--stats"]
     out = run(*stats, "--rules", rules, "--only-rules", "drop-relu,no-type")
     lines = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.startswith(("rule ", "drop-relu", "no-type"))}
-    assert lines["rule"] == ["class", "matches", "applied", "declined", "refused", "used"], lines
+    assert lines["rule"] == ["class", "matches", "applied", "declined", "refused", "beyond", "used"], lines
     # Where sizes are so small that declined matches are not kept but looked for again, none are counted (hypatia/egraph.h).
     found, declined = lines["drop-relu"][1], lines["drop-relu"][3]
     assert (found, declined) in (("3", "3"), ("6", "0")), lines
-    assert lines["drop-relu"] == ["E", found, "0", declined, "0", "0"] and lines["no-type"] == ["E", "1", "0", "0", "1", "0"], lines
-    assert f"left out     {declined} matches by conditions, 1 without a type, 0 constants beyond" in out, out
+    assert lines["drop-relu"] == ["E", found, "0", declined, "0", "0", "0"] and lines["no-type"] == ["E", "1", "0", "0", "1", "0", "0"], lines
+    assert f"left out     {declined} matches by conditions, 1 without a type, 0 parts beyond the widest step, 0 constants beyond" in out, out
     assert ", 0 constants beyond" not in run(*stats, "--max-fold-bytes", "1")
+    out = run("hypatiac", save_layers(os.path.join(folder, "wide.onnx"), 1030), *stats[2:], "--only-rules", "matmul-linear,merge-linears")
+    lines = {line.split()[0]: line.split()[1:] for line in out.splitlines() if line.startswith("merge-linears")}
+    assert lines["merge-linears"][2:] == ["2", "2", "0", "6", "0"], lines # both merged layers have no weights of the model
+    assert "left out     2 matches by conditions, 0 without a type, 6 parts beyond the widest step" in out, out
+
+
+def save_layers(path, count):
+    """Layers of one input, more than one step takes."""
+    helper, tensor = onnx.helper, onnx.helper.make_tensor_value_info
+    weights = [numpy_helper.from_array(np.full((1, 1), i + 1, np.float32), f"w{i}") for i in range(count)]
+    nodes = [helper.make_node("MatMul", ["x", f"w{i}"], [f"y{i}"]) for i in range(count)]
+    graph = helper.make_graph(nodes, "wide", [tensor("x", 1, [1, 1])], [tensor(f"y{i}", 1, [1, 1]) for i in range(count)], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
 
 
 def check_targets(folder):

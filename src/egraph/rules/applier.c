@@ -142,7 +142,6 @@ hyp_status hyp_ruleset_add(hyp_ruleset *rules, const hyp_rule_source *source, hy
     item_list items = {0};
     hyp_status status = add(&p, &items, &given);
     hyp_vec_free(&items);
-    hyp_vec_free(&p.vars);
-    hyp_arena_dispose(&p.scratch);
+    hyp_rule_reader_dispose(&p);
     return status;
 }

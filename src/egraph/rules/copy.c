@@ -132,6 +132,10 @@ static hyp_status copy_rule_state(const hyp_rule *from, struct hyp_ruleset *to, 
     COPY(from, rule, declined.data, from->declined.len);
     rule->declined.len = from->declined.len;
     copy_kinds(from, rule);
+    if (from->collecting) {
+        rule->collecting->declined = from->collecting->declined;
+        rule->collecting->beyond = from->collecting->beyond;
+    }
     for (uint32_t width = 2; from->collecting && width <= HYP_WIDEST; width++) {
         if (!from->collecting->instances[width]) continue;
         HYP_TRY(hyp_rule_instance(to, (uint32_t)i, width, diag));

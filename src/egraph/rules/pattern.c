@@ -29,13 +29,22 @@ static bool is_sequence(const hyp_sexpr *sx)
     return len > 3 && strcmp(sx->text + len - 3, "...") == 0;
 }
 
-enum { MOST_VARIABLES = 1024 }; /* of a rule: they are looked for one after the other */
+enum { MOST_VARIABLES = 1024 }; /* of a rule as written: it has a plan for each e-node, in which each has a step */
+
+void hyp_rule_reader_dispose(hyp_rule_reader *p)
+{
+    hyp_vec_free(&p->vars);
+    hyp_vec_free(&p->place);
+    hyp_intern_dispose(&p->names);
+    hyp_arena_dispose(&p->scratch);
+}
 
 static hyp_bound_name *find_variable(hyp_rule_reader *p, const char *name)
 {
-    for (size_t i = 0; i < p->vars.len; i++)
-        if (strcmp(p->vars.data[i].name, name) == 0) return &p->vars.data[i];
-    return NULL;
+    uint32_t id;
+    if (!hyp_intern_find(&p->names, name, strlen(name), &id)) return NULL;
+    uint32_t at = p->place.data[id];
+    return at < p->vars.len && p->vars.data[at].id == id ? &p->vars.data[at] : NULL;
 }
 
 static hyp_status note_variables(hyp_rule_reader *p, hyp_rule *rule)
@@ -62,10 +71,15 @@ static hyp_status add_variable(hyp_rule_reader *p, const hyp_sexpr *sx, hyp_boun
 {
     if (sx->text[1] == 0 || (is_sequence(sx) && strlen(sx->text) == 4))
         return hyp_rule_fail(p, sx, "a variable has a name after its '?'");
-    if (p->vars.len == MOST_VARIABLES) return hyp_rule_fail(p, sx, "a rule has up to %d variables", MOST_VARIABLES);
+    if (p->vars.len == MOST_VARIABLES && !p->writes_out)
+        return hyp_rule_fail(p, sx, "a rule has up to %d variables", MOST_VARIABLES);
+    uint32_t id;
+    HYP_TRY(hyp_intern_add(&p->names, sx->text, strlen(sx->text), &id, p->diag));
+    if (id == p->place.len) HYP_TRY(hyp_vec_grow(&p->place, p->diag));
+    p->place.data[id] = (uint32_t)p->vars.len;
     HYP_TRY(hyp_vec_grow(&p->vars, p->diag));
     hyp_bound_name *v = *out = &p->vars.data[p->vars.len - 1];
-    *v = (hyp_bound_name){.name = sx->text, .reg = HYP_NONE};
+    *v = (hyp_bound_name){.name = sx->text, .id = id, .reg = HYP_NONE};
     return HYP_OK;
 }
 
@@ -288,9 +302,8 @@ static hyp_status read_union(hyp_rule_reader *p, const hyp_sexpr *sx, hyp_action
 
 static hyp_status copy_text(hyp_rule_reader *p, const char *text, const char **out)
 {
-    if (!text) text = "";
-    *out = hyp_arena_strdup(&p->rules->arena, text);
-    return *out ? HYP_OK : hyp_fail_memory(p->diag, strlen(text));
+    *out = hyp_arena_strdup(&p->rules->arena, text ? text : "");
+    return *out ? HYP_OK : hyp_fail_memory(p->diag, text ? strlen(text) : 0);
 }
 
 static hyp_status write_text(hyp_rule_reader *p, const hyp_written_rule *src, hyp_rule_info *out)
@@ -401,10 +414,10 @@ hyp_status hyp_rule_instance(struct hyp_ruleset *rules, uint32_t rule, uint32_t 
                          .file = c->file,
                          .desugar = rules->desugar,
                          .user = rules->desugar_user,
+                         .writes_out = true,
                          .diag = diag};
     hyp_status status = add_instance(&p, rule, width);
-    hyp_vec_free(&p.vars);
-    hyp_arena_dispose(&p.scratch);
+    hyp_rule_reader_dispose(&p);
     return status;
 }
 

@@ -8,6 +8,7 @@
 
 typedef struct hyp_bound_name {
     const char *name;
+    uint32_t id; /* as in hyp_rule_reader.names */
     uint32_t reg;
     hyp_pat named; /* of a sequence variable or a let: what it becomes where it is used; kind VAR otherwise */
 } hyp_bound_name;
@@ -18,6 +19,7 @@ typedef struct hyp_rule_reader {
     const char *file;
     hyp_desugar_fn desugar;
     void *user;
+    bool writes_out;   /* an instance of a rule that collects, which may have any number of variables */
     bool names_only;   /* rules are not to be searched for: hyp_ruleset_extend_names */
     hyp_arena scratch; /* the text as read */
     hyp_diag *diag;
@@ -25,7 +27,12 @@ typedef struct hyp_rule_reader {
     const char *name;
     hyp_rule *rule;
     HYP_VEC(hyp_bound_name) vars;
+    hyp_intern names;        /* of variables, of all rules read */
+    HYP_VEC(uint32_t) place; /* in vars, by name: of the rule that had it last */
 } hyp_rule_reader;
+
+/* pattern.c: of what reading a rule or several took. */
+void hyp_rule_reader_dispose(hyp_rule_reader *p);
 
 /* The parts of a rule as written. */
 struct hyp_written_rule {

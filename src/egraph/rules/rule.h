@@ -109,18 +109,21 @@ typedef struct hyp_action {
 typedef struct hyp_written_rule hyp_written_rule;
 
 /* Of a rule that collects: see collect.c. Its parts in an application are numbered from 0. */
-enum { HYP_WIDEST = 64 }; /* parts of one application; more are several of them */
+/* Parts of one application; more are several of them, since each of its unions is recorded with the e-nodes of all. */
+enum { HYP_WIDEST = 1024 };
 typedef struct hyp_collecting {
     hyp_written_rule *src;
     const char *file;
     hyp_pat *keys; /* variables, or terms of them; parts with the same classes here are collected */
     uint32_t key_count;
     bool *common;                                /* by register: a variable that is a key, the same in all parts */
+    size_t declined, beyond; /* of its last search: parts that a condition left out, parts beyond HYP_WIDEST of a group */
     struct hyp_rule *instances[HYP_WIDEST + 1]; /* by width; NULL: not needed so far */
 } hyp_collecting;
 
 /* An application's rule: its index, and of one that collects the width of the instance, else 0. */
-#define HYP_RULE_WIDTH 24
+#define HYP_RULE_WIDTH 20
+_Static_assert(HYP_WIDEST < 1 << (32 - HYP_RULE_WIDTH), "a width has its bits");
 #define HYP_RULE_INDEX(rule) ((rule) & ((1u << HYP_RULE_WIDTH) - 1))
 
 /* A variable of the left side that stands for one class. */
@@ -295,8 +298,12 @@ void hyp_applier_dispose(hyp_applier *ap);
 typedef struct hyp_parts_found {
     HYP_VEC(uint32_t) words; /* a row for each part: its keys, then its match */
     HYP_VEC(const uint32_t *) order;
-    HYP_VEC(uint32_t) match; /* of the instance that is applied */
-    size_t at;               /* in `order`: parts before it have had their turn */
+    size_t at;                       /* in `order`: parts before it are in `group`, or have had their turn */
+    HYP_VEC(const uint32_t *) group; /* parts with equal keys, each of another root */
+    size_t done;                     /* in `group`: parts before it have had their turn */
+    HYP_VEC(uint32_t) roots;         /* of the group: a hash set */
+    HYP_VEC(uint32_t) match;         /* of the instance that is applied */
+    size_t beyond;                   /* parts of the groups so far beyond HYP_WIDEST, which other applications take */
 } hyp_parts_found;
 /* Notes a match of one part, if the condition holds for it. */
 HYP_NODISCARD hyp_status hyp_collect_add(hyp_applier *ap, uint32_t rule_index, const uint32_t *match, hyp_parts_found *parts,
@@ -304,7 +311,7 @@ HYP_NODISCARD hyp_status hyp_collect_add(hyp_applier *ap, uint32_t rule_index, c
 /* Puts what was noted in its canonical order: by keys, and then by what the variables of the pattern stand for. */
 HYP_NODISCARD hyp_status hyp_collect_sort(hyp_egraph *eg, const hyp_rule *rule, hyp_parts_found *parts, hyp_diag *diag);
 /* The next match of several parts with equal keys, in parts->match, and its width; 0 when there is no more. Of several
- * parts with one root the first is taken. */
+ * parts with one root the first is taken. More than HYP_WIDEST are several matches, as even as can be. */
 HYP_NODISCARD hyp_status hyp_collect_next(const hyp_rule *rule, hyp_parts_found *parts, uint32_t *out_width, hyp_diag *diag);
 /* Finds all parts in a rebuilt e-graph, sorted. */
 HYP_NODISCARD hyp_status hyp_collect_all(struct hyp_ruleset *rules, uint32_t rule_index, hyp_parts_found *parts,

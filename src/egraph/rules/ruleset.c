@@ -36,8 +36,7 @@ static hyp_status read_text(hyp_rule_reader *p, const char *text, size_t len)
     if (!text) text = ""; /* of no length */
     hyp_status status =
         hyp_rules_are_lines(text, len) ? hyp_rules_read_lines(p, text, len) : hyp_rules_read_forms(p, text, len);
-    hyp_vec_free(&p->vars);
-    hyp_arena_dispose(&p->scratch);
+    hyp_rule_reader_dispose(p);
     return status;
 }
 

@@ -46,7 +46,7 @@ hyp_status hyp_collect_sort(hyp_egraph *eg, const hyp_rule *rule, hyp_parts_foun
 {
     uint32_t words = row_words(rule), keys = rule->collecting->key_count, root = rule->left[0].reg;
     size_t count = parts->words.len / words;
-    parts->at = 0;
+    parts->at = parts->group.len = parts->done = parts->beyond = 0;
     HYP_TRY(hyp_vec_reserve(&parts->order, count + 1, diag));
     parts->order.len = count;
     for (size_t i = 0; i < count; i++) {
@@ -78,25 +78,49 @@ static hyp_status join(const hyp_rule *rule, const uint32_t *const *part, uint32
     return HYP_OK;
 }
 
-hyp_status hyp_collect_next(const hyp_rule *rule, hyp_parts_found *parts, uint32_t *out_width, hyp_diag *diag)
+/* Notes a root of the group. *out_new: it was not there. */
+static void note_root(hyp_parts_found *parts, uint32_t root, bool *out_new)
+{
+    size_t mask = parts->roots.len - 1, at = hyp_hash(&root, sizeof root, 0) & mask;
+    while (parts->roots.data[at] != HYP_NONE && parts->roots.data[at] != root) at = (at + 1) & mask;
+    *out_new = parts->roots.data[at] == HYP_NONE;
+    parts->roots.data[at] = root;
+}
+
+/* Takes all parts that have the keys of the next one. */
+static hyp_status next_group(const hyp_rule *rule, hyp_parts_found *parts, hyp_diag *diag)
 {
     uint32_t keys = rule->collecting->key_count, root = keys + rule->reg_count;
-    *out_width = 0;
-    while (parts->at < parts->order.len) {
-        const uint32_t *part[HYP_WIDEST], *first = parts->order.data[parts->at];
-        uint32_t width = 0;
-        for (; parts->at < parts->order.len && width < HYP_WIDEST; parts->at++) {
-            const uint32_t *row = parts->order.data[parts->at];
-            if (memcmp(first + 1, row + 1, keys * sizeof *row) != 0) break;
-            uint32_t k = 0;
-            while (k < width && part[k][root] != row[root]) k++;
-            if (k == width) part[width++] = row;
-        }
-        if (width < 2) continue;
-        *out_width = width;
-        return join(rule, part, width, parts, diag);
+    const uint32_t *const *rows = parts->order.data + parts->at;
+    size_t count = 1, slots = 4;
+    while (parts->at + count < parts->order.len && !memcmp(rows[0] + 1, rows[count] + 1, keys * sizeof **rows)) count++;
+    parts->at += count;
+    parts->group.len = parts->done = 0;
+    while (slots < 2 * count) slots *= 2;
+    HYP_TRY(hyp_vec_reserve(&parts->group, count, diag));
+    HYP_TRY(hyp_vec_reserve(&parts->roots, slots, diag));
+    parts->roots.len = slots;
+    memset(parts->roots.data, 0xff, slots * sizeof *parts->roots.data);
+    for (size_t i = 0; i < count; i++) {
+        bool is_new;
+        note_root(parts, rows[i][root], &is_new);
+        if (is_new) parts->group.data[parts->group.len++] = rows[i];
     }
+    if (parts->group.len > HYP_WIDEST) parts->beyond += parts->group.len - HYP_WIDEST;
     return HYP_OK;
+}
+
+hyp_status hyp_collect_next(const hyp_rule *rule, hyp_parts_found *parts, uint32_t *out_width, hyp_diag *diag)
+{
+    *out_width = 0;
+    while (parts->group.len - parts->done < 2) {
+        if (parts->at == parts->order.len) return HYP_OK;
+        HYP_TRY(next_group(rule, parts, diag));
+    }
+    size_t left = parts->group.len - parts->done, matches = (left + HYP_WIDEST - 1) / HYP_WIDEST;
+    *out_width = (uint32_t)((left + matches - 1) / matches);
+    parts->done += *out_width;
+    return join(rule, parts->group.data + parts->done - *out_width, *out_width, parts, diag);
 }
 
 /* The search of hyp_collect_all. */
@@ -151,5 +175,7 @@ void hyp_collect_dispose(hyp_parts_found *parts)
 {
     hyp_vec_free(&parts->words);
     hyp_vec_free(&parts->order);
+    hyp_vec_free(&parts->group);
+    hyp_vec_free(&parts->roots);
     hyp_vec_free(&parts->match);
 }

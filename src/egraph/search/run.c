@@ -294,10 +294,11 @@ static hyp_status collect_and_apply(runner *r, hyp_rule *rule, hyp_diag *diag)
     r->parts.words.len = 0;
     r->search.emit = collect_batch;
     HYP_TRY(hyp_match(&r->search, r->grounds));
-    r->report->rules[r->rule].declined = r->matches - hyp_collect_count(rule, &r->parts);
+    rule->collecting->declined = r->matches - hyp_collect_count(rule, &r->parts);
     double begin = seconds();
     hyp_status status = apply_collected(r, rule, diag);
     r->apply_seconds += seconds() - begin;
+    rule->collecting->beyond = r->parts.beyond;
     if (status == HYP_OK) rule->asked = version;
     return status;
 }
@@ -537,8 +538,13 @@ hyp_status hyp_egraph_run(hyp_egraph *eg, hyp_ruleset *rules, const hyp_egraph_r
 
     for (size_t i = 0; i < out_report->rule_count; i++) {
         const hyp_rule *rule = &rules->rules.data[i];
-        if (!rule->collecting && rule->declined.len)
-            out_report->rules[i].declined = rule->declined.len / hyp_match_words(rule);
+        hyp_rule_report *report = &out_report->rules[i];
+        if (rule->collecting) {
+            report->declined = rule->collecting->declined;
+            report->beyond = rule->collecting->beyond;
+        } else if (rule->declined.len) {
+            report->declined = rule->declined.len / hyp_match_words(rule);
+        }
     }
     out_report->stop = status == HYP_OK ? r.stop : HYP_STOP_ERROR;
     out_report->e_nodes = eg->live_count;

@@ -50,6 +50,7 @@ static hyp_status add_report(scheduler *sc, hyp_egraph_run_report *run, size_t f
         }
         sum->refused += run->rules[i].refused;
         sum->declined = run->rules[i].declined;
+        sum->beyond = run->rules[i].beyond;
         sum->matches += run->rules[i].matches;
         sum->applications += run->rules[i].applications;
         sum->seconds += run->rules[i].seconds;
