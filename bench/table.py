@@ -4,7 +4,7 @@
                            [--tune 20] [--machine native] [--profile FILE] [--models FOLDER] [--json FILE]
     python3 bench/table.py --folder FOLDER [--batch 1] [--length 32] ...
     python3 bench/table.py --lines [--target cpu] [--limit 60]
-    python3 bench/table.py --gpu [--types fp32,bf16] [--library LIBHYPATIA-RT.SO] [--compile] [--json FILE --resume]
+    python3 bench/table.py --gpu [--types fp32,bf16] [--library LIBHYPATIA-RT.SO] [--timed 15] [--compile] [--json FILE --resume]
 
 Every network (bench/table_networks.py) is compiled as it is (hypatiac --no-rewrite), in normal form (idioms and layers,
 nothing fused), rewritten, and rewritten and tuned. All four run in turns with onnxruntime and OpenVINO, so that a busy machine
@@ -348,6 +348,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5, help="of every round and side")
     parser.add_argument("--tune", type=float, default=20, help="seconds for tuning a plan, at most")
+    parser.add_argument("--timed", type=float, help="for --gpu: tuned is the plan that hypatiac --timed chooses in so many seconds")
     parser.add_argument("--machine", default="native", help="whose costs the plans for the CPU are made by")
     parser.add_argument("--profile", help="device profile for hypatiac")
     parser.add_argument("--models", help="keep the models in this folder, and take those that are there")

@@ -33,7 +33,7 @@ import onnx
 import torch
 
 from runtime import Library, Plan
-from table import FORMS, MARGIN, compile_forms, microseconds, normal_rules, published, ratio, run_tool
+from table import FORMS, MARGIN, Compiled, compile_forms, microseconds, normal_rules, published, ratio, run_tool
 from table_networks import NETWORKS
 from timing import capture, error, in_turns, milliseconds, repeat
 from torch_network import Network
@@ -208,8 +208,11 @@ def measure(args, library, name, kind, folder):
     """Median microseconds by way, errors by way, and the plans."""
     model, dtype = model_of(args, name, folder), TYPES[kind]
     plans = compile_forms(args, model, folder, "--target", target_of(args.device), "--precision", kind, at_once=3)
-    tuned = os.path.join(folder, "tuned.bin")
-    run_tool(args, "hypatia", "tune", plans["rewritten"].plan, "-o", tuned, "--device", args.device, "--seconds", str(args.tune), "-q")
+    tuned, chosen = os.path.join(folder, "tuned.bin"), plans["rewritten"]
+    if args.timed:
+        chosen = Compiled(args, model, os.path.join(folder, "timed.bin"), "--target", target_of(args.device), "--precision", kind,
+                          "--timed", "--seconds", str(args.timed))
+    run_tool(args, "hypatia", "tune", chosen.plan, "-o", tuned, "--device", args.device, "--seconds", str(args.tune), "-q")
     told = json.loads(run_tool(args, "hypatia", "bench", tuned, "--device", args.device, "--warmup", "20", "--duration", "0.1",
                                "--json", "-"))
     stream = torch.cuda.Stream() if args.device == "cuda" else None
