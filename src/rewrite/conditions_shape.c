@@ -150,6 +150,22 @@ static hyp_status same_shape(const hyp_call *call, bool *out, hyp_diag *diag)
     return HYP_OK;
 }
 
+/* Of every pair of convolutions of one image this is asked first, and most have filters of one size. */
+static hyp_status narrower(const hyp_call *call, bool *out, hyp_diag *diag)
+{
+    const hyp_type *w = hyp_rw_type_arg(call, 0), *v = hyp_rw_type_arg(call, 1);
+    (void)diag;
+    *out = false;
+    if (!w || !v || w->rank != v->rank) return HYP_OK;
+    bool known = true;
+    for (int32_t i = 2; known && i < w->rank; i++) {
+        known = hyp_dim_is_const(w->dims[i]) && hyp_dim_is_const(v->dims[i]) && w->dims[i] <= v->dims[i];
+        *out = *out || w->dims[i] < v->dims[i];
+    }
+    *out = *out && known;
+    return HYP_OK;
+}
+
 static hyp_status same_leading(const hyp_call *call, bool *out, hyp_diag *diag)
 {
     const hyp_type *a = hyp_rw_type_arg(call, 0), *b = hyp_rw_type_arg(call, 1);
@@ -325,6 +341,7 @@ const hyp_rw_callback hyp_rw_shape_conditions[] = {
     {"tail-vector", 3, tail_vector, NULL,
      "(tail-vector g a x): g has the sizes of x from axis a on, and no others but 1", false},
     {"same-shape", 2, same_shape, NULL, "(same-shape a b): equal sizes, none broadcast", true},
+    {"narrower", 2, narrower, NULL, "(narrower w v): the filters w have fewer places than v along an axis, and more along none", true},
     {"same-leading", 2, same_leading, NULL, "(same-leading a b): equal sizes on all axes but the last", true},
     {"one-matrix", 2, one_matrix, NULL,
      "(one-matrix w x): w has more than two axes, at most as many as x, and all but the last two are 1", false},

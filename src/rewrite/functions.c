@@ -358,13 +358,12 @@ static hyp_status padded(const hyp_call *call, hyp_class_id *out, hyp_diag *diag
 }
 
 /* How far a filter of w must be widened, in front of or behind every axis, to be one of v: with the pads p it then reads
- * what it read before, with zeros around, where v with the pads q reads. None where it is no smaller one in its midst. */
+ * what it read before, with zeros around, where v with the pads q reads. None where it does not lie in its midst. */
 static hyp_status widening(const hyp_call *call, bool behind, hyp_class_id *out, hyp_diag *diag)
 {
     const hyp_type *w = hyp_rw_type_arg(call, 0), *v = hyp_rw_type_arg(call, 2);
     hyp_attr p, q;
     hyp_dim by[2][HYP_MAX_RANK] = {{0}};
-    bool any = false;
     HYP_TRY(hyp_rw_literal_arg(call, 1, HYP_ATTR_DIMS, &p, diag));
     HYP_TRY(hyp_rw_literal_arg(call, 3, HYP_ATTR_DIMS, &q, diag));
     if (!w || !v || w->rank != v->rank || w->rank < 3 || p.count != q.count || p.count != 2 * (uint32_t)(w->rank - 2))
@@ -376,11 +375,10 @@ static hyp_status widening(const hyp_call *call, bool behind, hyp_class_id *out,
         bool known = hyp_dim_is_const(p.dims[i]) && hyp_dim_is_const(q.dims[i]) && hyp_dim_is_const(p.dims[n + i]) &&
                      hyp_dim_is_const(q.dims[n + i]) && hyp_dim_is_const(small) && hyp_dim_is_const(large);
         if (!known || front < 0 || back < 0 || small + front + back != large) return HYP_OK;
-        any = any || front || back;
         by[0][i + 2] = front;
         by[1][i + 2] = back;
     }
-    return any ? give_dims(call, by[behind], (uint32_t)w->rank, out, diag) : HYP_OK;
+    return give_dims(call, by[behind], (uint32_t)w->rank, out, diag);
 }
 
 static hyp_status widen_before(const hyp_call *call, hyp_class_id *out, hyp_diag *diag)

@@ -100,6 +100,31 @@ class Drawing(Graph):
             self.show(self.activation(total))
             inputs.append((self.outputs[-1][0], n))  # as a recurrent cell does
 
+    def wide(self, convolve):
+        """More parts of one input than are written out by hand anywhere, side by side."""
+        x, values = self.given(1, 3, 6, 6) if convolve else self.given(2, 8), []
+        for _ in range(100):
+            if convolve:
+                values.append(self.op("Conv", x, self.numbers(2, 3, 3, 3), self.numbers(2), pads=[1] * 4))
+            else:
+                values.append(self.op("Gemm", x, self.numbers(8, 4), self.numbers(4)))
+        self.show(self.op("Concat", *values, axis=1))
+
+
+def judge_plans(judge, folder, name, drawing):
+    """Compares the plans of a drawing; returns the steps of that for a GPU."""
+    model, plan = drawing.proto(), os.path.join(folder, "m.bin")
+    feeds = {name: drawing.rng.standard_normal(shape).astype(np.float32) for name, shape in drawing.shapes.items()}
+    (wanted,) = judge.expected(name, model, [feeds])
+    path = os.path.join(folder, "m.onnx")
+    with open(path, "wb") as file:
+        file.write(model.SerializeToString())
+    for target in ("cpu", "cuda"):
+        hyp.compile_model(path, plan, target=target)
+        with hyp.Engine(plan, "cpu") as engine:
+            judge.compare(f"{name} ({target})", engine.run(feeds), wanted)
+    return json.loads(hyp.tool("hypatia", "inspect", plan, "--json").stdout)["steps"]
+
 
 def main():
     parser = argparse.ArgumentParser()
@@ -111,22 +136,19 @@ def main():
         for seed in range(args.seed, args.seed + args.count):
             drawing = Drawing(seed)
             (drawing.layers, drawing.convolutions, drawing.sums)[seed % 3]()
-            model, plan = drawing.proto(), os.path.join(folder, "m.bin")
-            feeds = {name: drawing.rng.standard_normal(shape).astype(np.float32) for name, shape in drawing.shapes.items()}
-            (wanted,) = judge.expected(f"seed {seed}", model, [feeds])
-            path = os.path.join(folder, "m.onnx")
-            with open(path, "wb") as file:
-                file.write(model.SerializeToString())
-            for target in ("cpu", "cuda"):
-                hyp.compile_model(path, plan, target=target)
-                with hyp.Engine(plan, "cpu") as engine:
-                    judge.compare(f"seed {seed} ({target})", engine.run(feeds), wanted)
-            steps = json.loads(hyp.tool("hypatia", "inspect", plan, "--json").stdout)["steps"]
+            steps = judge_plans(judge, folder, f"seed {seed}", drawing)
             merged += any(rule.startswith(("merge-", "add-product")) for step in steps for rule in step["rules"])
+        for convolve in (False, True):
+            drawing = Drawing(args.seed)
+            drawing.wide(convolve)
+            name = f"100 {'convolutions' if convolve else 'layers'} of one input"
+            steps = judge_plans(judge, folder, name, drawing)
+            if len(steps) != 1:
+                judge.fail(name, f"they are {len(steps)} steps")
     print(f"in {merged} plans for a GPU something is merged")
     if merged < args.count / 3:
         judge.fail("all", "too little is merged to be judged")
-    return judge.finish(args.count)
+    return judge.finish(args.count + 2)
 
 
 if __name__ == "__main__":
