@@ -340,21 +340,27 @@ def run_lines(args):
         print(f"product of {n} variables: {compiled.flops / least_chain_flops(n):.4f} of the least possible operations")
 
 
-def main():
-    parser = argparse.ArgumentParser()
+def network_parser(threads, about=None):
+    """Options that say which networks are measured, and how plans of them are made."""
+    parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--bin", default=os.path.join(HERE, "../build/release/bin"))
-    parser.add_argument("--threads", type=lambda t: [int(n) for n in t.split(",")], default=[1, 2])
+    parser.add_argument("--threads", type=lambda t: [int(n) for n in t.split(",")], default=threads)
     parser.add_argument("--only", default="", help="networks whose name contains one of these, with commas between")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.5, help="of every round and side")
-    parser.add_argument("--tune", type=float, default=20, help="seconds for tuning a plan, at most")
-    parser.add_argument("--timed", type=float, help="for --gpu: tuned is the plan that hypatiac --timed chooses in so many seconds")
     parser.add_argument("--machine", default="native", help="whose costs the plans for the CPU are made by")
     parser.add_argument("--profile", help="device profile for hypatiac")
     parser.add_argument("--models", help="keep the models in this folder, and take those that are there")
     parser.add_argument("--folder", help="measure the models of this folder in place of the networks")
     parser.add_argument("--batch", type=int, default=1, help="for --folder: symbolic axes that are a batch")
     parser.add_argument("--length", type=int, default=32, help="for --folder: other symbolic axes")
+    return parser
+
+
+def main():
+    parser = network_parser([1, 2])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.5, help="of every round and side")
+    parser.add_argument("--tune", type=float, default=20, help="seconds for tuning a plan, at most")
+    parser.add_argument("--timed", type=float, help="for --gpu: tuned is the plan that hypatiac --timed chooses in so many seconds")
     parser.add_argument("--json", help="write the figures of every round")
     parser.add_argument("--lines", action="store_true", help="compile times of models of n parts")
     parser.add_argument("--target", default="cpu", help="for --lines")

@@ -27,7 +27,7 @@ import time
 
 import numpy as np
 
-from table import HERE, MARGIN, Openvino, find_models, load_openvino, microseconds, run_tool
+from table import MARGIN, Openvino, find_models, load_openvino, microseconds, network_parser, run_tool
 
 DTYPES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10, "float64": 11}
 PAUSE, MOST_PAUSES = 0.025, 40  # seconds: longer than the system takes to count what a running thread has used
@@ -245,23 +245,14 @@ def take_side(text):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
-    parser.add_argument("--bin", default=os.path.join(HERE, "../build/release/bin"))
+    parser = network_parser([1], __doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--library", help="that runs the plans; libhypatia-rt.so beside --bin unless said")
-    parser.add_argument("--threads", type=lambda t: [int(n) for n in t.split(",")], default=[1])
-    parser.add_argument("--only", default="", help="networks whose name contains one of these, with commas between")
     parser.add_argument("--turns", type=int, default=20)
     parser.add_argument("--ms", type=float, default=3, help="of a turn of a side")
-    parser.add_argument("--machine", default="native", help="whose costs plans are made by")
-    parser.add_argument("--profile", help="device profile for hypatiac")
     parser.add_argument("--tune", type=float, default=0, help="seconds: plans tuned for so long are a side, too")
     parser.add_argument("--side", type=take_side, action="append", default=[], help="NAME=LIBRARY[:PLANS]: another library")
     parser.add_argument("--peers", type=lambda t: t.split(","), default=["onnxruntime", "OpenVINO"], help="\"none\": no peer")
-    parser.add_argument("--models", help="keep the models in this folder, and take those that are there")
-    parser.add_argument("--folder", help="measure the models of this folder in place of the networks")
     parser.add_argument("--plans", help="keep the plans in this folder, and take those that are there")
-    parser.add_argument("--batch", type=int, default=1, help="symbolic axes that are a batch")
-    parser.add_argument("--length", type=int, default=32, help="other symbolic axes")
     parser.add_argument("--json", help="write the time of every turn")
     parser.add_argument("--resume", action="store_true", help="keep what the file of --json has, measure the rest")
     parser.add_argument("--budget", type=float, default=math.inf, help="begin no further network after so many seconds")
