@@ -58,10 +58,27 @@ static const struct key {
 enum { KEY_COUNT = sizeof keys / sizeof *keys, MOST_MEASURED = 1000 };
 
 /* What no device is beyond, so that sums and ratios of prices are numbers. */
-static const struct {
+typedef struct range {
     double least, most;
-} ranges[] = {[SECONDS] = {HYP_LEAST_SECONDS, HYP_MOST_SECONDS}, [RATE] = {1, 1e30}, [SHARE] = {0, 1e6},
-              [BYTES] = {0, 1e18}, [COUNT] = {1, 1e9}};
+} range;
+static const range ranges[] = {[SECONDS] = {HYP_LEAST_SECONDS, HYP_MOST_SECONDS}, [RATE] = {1, 1e30}, [SHARE] = {0, 1e6},
+                               [BYTES] = {0, 1e18}, [COUNT] = {1, 1e9}};
+
+static bool is_within(const hyp_sexpr *sx, range in)
+{
+    bool number = sx->kind == HYP_SX_INT || sx->kind == HYP_SX_FLOAT;
+    return number && sx->number >= in.least && sx->number <= in.most;
+}
+
+/* The numbers of a form, if all are within these: the first one, and the others. */
+static bool read_numbers(const hyp_sexpr *form, range first, range others, double *out)
+{
+    for (uint32_t i = 1; i < form->count; i++) {
+        if (!is_within(form->items[i], i == 1 ? first : others)) return false;
+        out[i - 1] = form->items[i]->number;
+    }
+    return true;
+}
 
 const char *hyp_profile_builtin(const char *name)
 {
@@ -156,11 +173,10 @@ static hyp_status read_value(const char *file, const hyp_sexpr *form, const stru
         memcpy(at, &yes, sizeof yes);
         return HYP_OK;
     }
-    bool number = sx->kind == HYP_SX_INT || (sx->kind == HYP_SX_FLOAT && key->kind != COUNT);
-    double least = ranges[key->kind].least, most = ranges[key->kind].most;
-    if (!number || !(sx->number >= least && sx->number <= most))
+    const range in = ranges[key->kind];
+    if (!is_within(sx, in) || (key->kind == COUNT && sx->kind != HYP_SX_INT))
         return hyp_sexpr_fail(diag, file, sx, HYP_ERR_MALFORMED, "%s is a%s number from %g to %g", key->name,
-                              key->kind == COUNT ? " whole" : "", least, most);
+                              key->kind == COUNT ? " whole" : "", in.least, in.most);
     memcpy(at, &sx->number, sizeof sx->number);
     return HYP_OK;
 }
@@ -192,13 +208,8 @@ static hyp_status read_speedups(const char *file, const hyp_sexpr *forms, hyp_de
         const hyp_sexpr *form = forms->items[i];
         if (!hyp_sexpr_is_form(form, "speedup")) continue;
         double numbers[3] = {0};
-        bool right = form->count == 4 && form->items[1]->kind == HYP_SX_INT;
-        for (uint32_t k = 0; right && k < 3; k++) {
-            const hyp_sexpr *sx = form->items[1 + k];
-            right = sx->kind == HYP_SX_INT || sx->kind == HYP_SX_FLOAT;
-            numbers[k] = sx->number;
-            right = right && numbers[k] >= 1e-6 && numbers[k] <= 1e6;
-        }
+        const range all = {1e-6, 1e6};
+        bool right = form->count == 4 && form->items[1]->kind == HYP_SX_INT && read_numbers(form, all, all, numbers);
         if (!right || !(numbers[0] > threads))
             return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED,
                                   "(speedup THREADS COMPUTE MEMORY) is wanted, with more threads than before, %g: how many "
@@ -222,13 +233,8 @@ static hyp_status read_aways(const char *file, const hyp_sexpr *forms, hyp_devic
         if (!hyp_sexpr_is_form(form, "away")) continue;
         enum { LEAST = 4, MOST = 5 };
         double numbers[MOST] = {0}; /* in the order of hyp_away */
-        bool right = form->count == 1 + LEAST || form->count == 1 + MOST;
-        for (uint32_t k = 0; right && k + 1 < form->count; k++) {
-            const hyp_sexpr *sx = form->items[1 + k];
-            right = sx->kind == HYP_SX_INT || sx->kind == HYP_SX_FLOAT;
-            numbers[k] = sx->number;
-            right = right && numbers[k] >= (k == 0) && numbers[k] <= (k == 0 ? 1e15 : HYP_MOST_SECONDS);
-        }
+        bool right = (form->count == 1 + LEAST || form->count == 1 + MOST) &&
+                     read_numbers(form, (range){1, 1e15}, (range){0, HYP_MOST_SECONDS}, numbers);
         if (!right || !(numbers[0] > (count ? out->aways[count - 1].bytes : 0)))
             return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED,
                                   "(away BYTES READING MOVING LAUNCH LAYER) is wanted, with more bytes than before: seconds for "
@@ -257,13 +263,8 @@ static hyp_status read_ages(const char *file, const hyp_sexpr *forms, hyp_device
         const hyp_sexpr *form = forms->items[i];
         if (!hyp_sexpr_is_form(form, "aged")) continue;
         double numbers[3] = {0}; /* in the order of hyp_age */
-        bool right = form->count == 4;
-        for (uint32_t k = 0; right && k < 3; k++) {
-            const hyp_sexpr *sx = form->items[1 + k];
-            right = sx->kind == HYP_SX_INT || sx->kind == HYP_SX_FLOAT;
-            numbers[k] = sx->number;
-            right = right && numbers[k] >= 0 && numbers[k] <= 1e15;
-        }
+        const range any = {0, 1e15};
+        bool right = form->count == 4 && read_numbers(form, any, any, numbers);
         if (!right || !(numbers[0] > (count ? out->ages[count - 1].seconds : 0)))
             return hyp_sexpr_fail(diag, file, form, HYP_ERR_MALFORMED,
                                   "(aged SECONDS MOVING WINDOWS) is wanted, with more seconds than before: seconds more for a byte "
