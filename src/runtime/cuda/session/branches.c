@@ -237,11 +237,13 @@ static void keep_places(finder *f, const value_list *v, size_t total)
         size_t at = v->blocks.list[i].at;
         if (of >= tensors)
             f->branches->units[of - tensors].room_at = at;
-        else if (!hyp_cuda_has_own(p, of))
+        else if (hyp_cuda_has_own(p, of))
+            p->own_offset[of] = at;
+        else
             p->value_offset[of] = at;
-        for (uint32_t t = 0; t < tensors; t++)
-            if (hyp_cuda_has_own(p, t) && p->own_first[t] == of) p->own_offset[t] = at;
     }
+    for (uint32_t t = 0; t < tensors; t++)
+        if (hyp_cuda_has_own(p, t)) p->own_offset[t] = p->own_offset[p->own_first[t]];
 }
 
 static hyp_status size_of(const finder *f, uint32_t v, size_t *out)
