@@ -268,22 +268,27 @@ def find_models(args, folder):
         yield name, path
 
 
+def make_feeds(args, model):
+    """Inputs of a model, by name, the same each time."""
+    import onnxruntime
+    from models import make_inputs
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return make_inputs(session, args.batch, args.length, np.random.default_rng(0))
+
+
 def run_cpu(args):
     try:
         import onnxruntime
     except ImportError as failure:
         sys.exit(f"onnxruntime is needed, as results are compared with its own: {failure}")
-    from models import make_inputs
     openvino, results = load_openvino(), []
     args.normal_rules, args.rows = normal_rules(args), {threads: [] for threads in args.threads}
     args.ceilings = {threads: (0, 0) for threads in args.threads}
     with tempfile.TemporaryDirectory() as written:
         for name, model in find_models(args, written):
-            options = onnxruntime.SessionOptions()
-            options.log_severity_level = 4
-            session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-            feeds = make_inputs(session, args.batch, args.length, np.random.default_rng(0))
-            del session
+            feeds = make_feeds(args, model)
             try:
                 with tempfile.TemporaryDirectory() as folder:
                     results += measure_cpu(args, openvino, name, model, feeds, folder)

@@ -27,7 +27,7 @@ import time
 
 import numpy as np
 
-from table import MARGIN, Openvino, find_models, load_openvino, microseconds, network_parser, run_tool
+from table import MARGIN, Openvino, find_models, load_openvino, make_feeds, microseconds, network_parser, run_tool
 
 DTYPES = {"float32": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10, "float64": 11}
 PAUSE, MOST_PAUSES = 0.025, 40  # seconds: longer than the system takes to count what a running thread has used
@@ -204,8 +204,6 @@ def measure_network(args, name, model, feeds, threads, folder):
 
 def measure(args, threads, folder, done):
     """Results of all networks, of which `done` has some, by name."""
-    import onnxruntime
-    from models import make_inputs
     for name, model in find_models(args, folder):
         if name in done:
             yield done[name]
@@ -213,11 +211,7 @@ def measure(args, threads, folder, done):
         if time.monotonic() > args.end:
             print(f"{name}, {threads} thread(s): no time was left", file=sys.stderr)
             continue
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        feeds = make_inputs(session, args.batch, args.length, np.random.default_rng(0))
-        del session
+        feeds = make_feeds(args, model)
         try:
             times, error = measure_network(args, name.replace(" ", "-"), model, feeds, threads, args.plans or folder)
         except RuntimeError as failure:

@@ -47,15 +47,16 @@ static void assert_near(double got, double want)
     if (got < want * (1 - 1e-9) || got > want * (1 + 1e-9)) fail_msg("%.0f instead of %.0f", got, want);
 }
 
+static const char four_steps[] = "(graph \"\" (input %x (f32 1 1000)) (input %w (f32 1000 1000)) (%a (softmax %x))"
+                                 " (%b (linear %w none %a)) (%c (softmax %b)) (%d (sub %a %c)) (output \"d\" %d))";
+
 /* A row of 4000 bytes; the layer has 4000000 bytes of weights. What a step touches it touches half way through what it
  * goes over. */
 static void what_lies_between_counts(void **state)
 {
     (void)state;
     double seconds[4];
-    size_t count = predict("(graph \"\" (input %x (f32 1 1000)) (input %w (f32 1000 1000)) (%a (softmax %x))"
-                           " (%b (linear %w none %a)) (%c (softmax %b)) (%d (sub %a %c)) (output \"d\" %d))",
-                           seconds, 4);
+    size_t count = predict(four_steps, seconds, 4);
     const double row = 4000, pass = 2 * row, layer = 1000 * row + pass, two = 3 * row, run = 2 * pass + layer + two;
     assert_int_equal(count, 4);
     assert_near(seconds[2], 1 + row * (layer / 2) + row * (two / 2 + pass + layer));
@@ -68,10 +69,7 @@ static void what_was_touched_ages(void **state)
 {
     (void)state;
     double seconds[4];
-    size_t count = predict_by(little_times_ago,
-                              "(graph \"\" (input %x (f32 1 1000)) (input %w (f32 1000 1000)) (%a (softmax %x))"
-                              " (%b (linear %w none %a)) (%c (softmax %b)) (%d (sub %a %c)) (output \"d\" %d))",
-                              seconds, 4);
+    size_t count = predict_by(little_times_ago, four_steps, seconds, 4);
     assert_int_equal(count, 4);
     assert_true(fabs((seconds[0] - 1) / LITTLE - 0.5) < 1e-6);
     assert_true(fabs((seconds[2] - 1) / LITTLE - (0.5 + 2.5)) < 1e-6);
